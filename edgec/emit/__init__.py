@@ -1,0 +1,1 @@
+"""Back-ends: a Graph as C source, as a TFLite file, and its memory plan."""

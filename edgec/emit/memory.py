@@ -1,0 +1,90 @@
+"""The arena planner: where in one static arena each intermediate tensor lives.
+
+Views share the bytes of what they view. Tensors are placed greedily, largest first, at the lowest offset that is free
+during their life; the peak of live bytes is the bound that no plan can beat, and the plan says how far above it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from edgec.ir import Graph, Op, Value
+
+ALIGNMENT = 64
+"""Bytes; a cache line of the boards' CPUs."""
+
+
+@dataclass(frozen=True)
+class Lifetime:
+    """Bytes that must stay untouched while ops first..last (inclusive) run."""
+
+    name: str
+    nbytes: int
+    first: int
+    last: int
+
+
+@dataclass
+class Plan:
+    """Offsets in bytes of the named buffers, the arena's size, and the peak of live bytes (the lower bound)."""
+
+    offsets: dict[str, int] = field(default_factory=dict)
+    size: int = 0
+    lower_bound: int = 0
+
+
+def aligned(nbytes: int) -> int:
+    """Rounded up to the alignment."""
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT
+
+
+def plan_offsets(lives: list[Lifetime]) -> Plan:
+    """Place every buffer so that no two that live at the same time overlap."""
+    plan, placed = Plan(), list[tuple[int, int, Lifetime]]()
+    for life in sorted(lives, key=lambda b: (-b.nbytes, b.first, b.name)):
+        size, offset = aligned(life.nbytes), 0
+        busy = sorted((s, e) for s, e, other in placed if other.first <= life.last and life.first <= other.last)
+        for start, end in busy:
+            if offset + size <= start:
+                break
+            offset = max(offset, end)
+        placed.append((offset, offset + size, life))
+        plan.offsets[life.name] = offset
+        plan.size = max(plan.size, offset + size)
+    moments = {b.first for b in lives}
+    live = (sum(aligned(b.nbytes) for b in lives if b.first <= t <= b.last) for t in moments)
+    plan.lower_bound = max(live, default=0)
+    return plan
+
+
+def is_view(op: Op) -> bool:
+    """Whether the op's output is its first input's bytes."""
+    return op.spec.view and op.inputs[0].const is None
+
+
+def roots(graph: Graph) -> dict[Value, Value]:
+    """For every computed value, the value whose bytes it shares (itself when it views nothing).
+
+    A graph output keeps bytes of its own, because the caller owns them: there a view becomes a copy.
+    """
+    root: dict[Value, Value] = {v: v for v in graph.inputs}
+    for op in graph.ops:
+        for v in op.outputs:
+            shared = is_view(op) and v not in graph.outputs
+            root[v] = root[op.inputs[0]] if shared else v
+    return root
+
+
+def lifetimes(graph: Graph, root: dict[Value, Value]) -> list[Lifetime]:
+    """From the op that writes a buffer to the last op that reads it or a view of it."""
+    first: dict[Value, int] = {}
+    last: dict[Value, int] = {}
+    for i, op in enumerate(graph.ops):
+        for v in op.outputs:
+            first.setdefault(root[v], i)
+            last[root[v]] = i
+        for v in op.inputs:
+            if v.const is None:
+                last[root[v]] = i
+    border = {*graph.inputs, *graph.outputs}
+    return [Lifetime(v.name, v.type.nbytes, i, last[v]) for v, i in first.items() if v not in border]

@@ -1,0 +1,148 @@
+"""Graph, Op and Value: a static single-assignment dataflow graph with static shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from edgec.ir.types import Array, TensorType
+
+if TYPE_CHECKING:
+    from edgec.ir.opdef import OpDef
+
+
+@dataclass(eq=False)
+class Value:
+    """One tensor: a graph input, a constant, or the result of exactly one op."""
+
+    name: str
+    type: TensorType
+    const: Array | None = None
+
+    def __repr__(self) -> str:
+        return f"%{self.name}: {self.type}"
+
+
+@dataclass(eq=False)
+class Op:
+    """One operation: what it is and its attributes (`spec`), and the values it reads and writes.
+
+    `source` names the nodes of the model file that it came from, for messages.
+    """
+
+    spec: OpDef
+    inputs: list[Value]
+    outputs: list[Value]
+    source: str = ""
+
+    @property
+    def kind(self) -> str:
+        """The name of the operation, e.g. "conv2d"."""
+        return self.spec.kind
+
+    @property
+    def output(self) -> Value:
+        """The only output."""
+        assert len(self.outputs) == 1, f"{self.kind} has {len(self.outputs)} outputs"
+        return self.outputs[0]
+
+    def __repr__(self) -> str:
+        return f"{', '.join(map(repr, self.outputs))} = {self.kind}({', '.join(v.name for v in self.inputs)})"
+
+
+@dataclass(eq=False)
+class Graph:
+    """Ops in an order in which every value is written before it is read."""
+
+    name: str
+    inputs: list[Value] = field(default_factory=list)
+    outputs: list[Value] = field(default_factory=list)
+    ops: list[Op] = field(default_factory=list)
+
+    def values(self) -> Iterator[Value]:
+        """Every value once: inputs, then constants and results in the order of use."""
+        seen: set[int] = set()
+        groups: list[Sequence[Value]] = [self.inputs]
+        groups += [[*op.inputs, *op.outputs] for op in self.ops]
+        for value in (v for group in [*groups, self.outputs] for v in group):
+            if id(value) not in seen:
+                seen.add(id(value))
+                yield value
+
+    def constants(self) -> list[Value]:
+        """Every constant that is read."""
+        return [v for v in self.values() if v.const is not None]
+
+    def producers(self) -> dict[Value, Op]:
+        """The op that writes each value."""
+        return {v: op for op in self.ops for v in op.outputs}
+
+    def users(self) -> dict[Value, list[Op]]:
+        """The ops that read each value (an op that reads it twice is listed twice)."""
+        users: dict[Value, list[Op]] = {}
+        for op in self.ops:
+            for v in op.inputs:
+                users.setdefault(v, []).append(op)
+        return users
+
+    def replace(self, old: Value, new: Value) -> None:
+        """Let every reader of `old`, and the graph's outputs, read `new` instead."""
+        for op in self.ops:
+            op.inputs = [new if v is old else v for v in op.inputs]
+        self.outputs = [new if v is old else v for v in self.outputs]
+
+    def sort(self) -> None:
+        """Put the ops in a topological order, keeping the present order where it is free."""
+        ready = {id(v) for v in self.values() if v.const is not None} | {id(v) for v in self.inputs}
+        waiting, done = list(self.ops), list[Op]()
+        while waiting:
+            later: list[Op] = []
+            for op in waiting:
+                if all(id(v) in ready for v in op.inputs):
+                    done.append(op)
+                    ready.update(id(v) for v in op.outputs)
+                else:
+                    later.append(op)
+            assert len(later) < len(waiting), f"cycle or missing producer at {later[0]!r}"
+            waiting = later
+        self.ops = done
+
+    def drop_unused(self) -> bool:
+        """Remove ops of which no result is needed; tells whether there were any."""
+        needed = {id(v) for v in self.outputs}
+        kept: list[Op] = []
+        for op in reversed(self.ops):
+            if any(id(v) in needed for v in op.outputs):
+                kept.append(op)
+                needed.update(id(v) for v in op.inputs)
+        changed = len(kept) < len(self.ops)
+        self.ops = kept[::-1]
+        return changed
+
+    def unique_name(self, base: str) -> str:
+        """`base`, or `base_1`, `base_2`, … when a value already has that name."""
+        return unique(base, {v.name for v in self.values()}.__contains__)
+
+    def copy(self) -> Graph:
+        """A deep copy that shares the constants' arrays and the specs."""
+        twin = {v: Value(v.name, v.type, v.const) for v in self.values()}
+        ops = [Op(o.spec, [twin[v] for v in o.inputs], [twin[v] for v in o.outputs], o.source) for o in self.ops]
+        return Graph(self.name, [twin[v] for v in self.inputs], [twin[v] for v in self.outputs], ops)
+
+    def __eq__(self, other: object) -> bool:
+        from edgec.ir.text import print_graph
+
+        return isinstance(other, Graph) and print_graph(self) == print_graph(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def unique(base: str, taken: Callable[[str], bool]) -> str:
+    """The first of base, base_1, base_2, … that is not taken."""
+    if not taken(base):
+        return base
+    n = 1
+    while taken(f"{base}_{n}"):
+        n += 1
+    return f"{base}_{n}"

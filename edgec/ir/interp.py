@@ -1,0 +1,47 @@
+"""The numpy interpreter: slow, and the law. Everything fast is compared with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from edgec.ir.graph import Graph, Op, Value
+from edgec.ir.types import Array
+
+
+def interp(
+    graph: Graph, inputs: Mapping[str, Array], observe: Callable[[Value, Array], None] | None = None
+) -> dict[str, Array]:
+    """Run the graph. `inputs` by name, of exactly the declared shapes and dtypes; returns the outputs by name.
+
+    `observe` is called with every computed value and its array (calibration, bisection).
+    """
+    env: dict[Value, Array] = {}
+    for v in graph.inputs:
+        array = np.asarray(inputs[v.name])
+        if array.shape != v.type.shape or array.dtype != v.type.np_dtype:
+            raise ValueError(f"input {v.name} must be {v.type}, not {array.dtype}{list(array.shape)}")
+        env[v] = array
+        if observe is not None:
+            observe(v, array)
+    last = {v: i for i, op in enumerate(graph.ops) for v in op.inputs}
+    for i, op in enumerate(graph.ops):
+        for v, array in zip(op.outputs, run_op(op, env), strict=True):
+            env[v] = array
+            if observe is not None:
+                observe(v, array)
+        for v in op.inputs:
+            if last.get(v) == i and v not in graph.outputs:
+                env.pop(v, None)
+    return {v.name: v.const if v.const is not None else env[v] for v in graph.outputs}
+
+
+def run_op(op: Op, env: Mapping[Value, Array]) -> list[Array]:
+    """The outputs of one op; checks that the reference keeps the declared types."""
+    args = [v.const if v.const is not None else env[v] for v in op.inputs]
+    results = op.spec.ref(args, [v.type for v in op.inputs], [v.type for v in op.outputs])
+    for v, y in zip(op.outputs, results, strict=True):
+        assert y.shape == v.type.shape, f"{op!r}: ref gives shape {y.shape}"
+        assert y.dtype == v.type.np_dtype, f"{op!r}: ref gives {y.dtype}"
+    return results

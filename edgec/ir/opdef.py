@@ -1,0 +1,290 @@
+"""The contract of an operation: all that edgec knows about it is said in one subclass of `OpDef`.
+
+Subclasses are frozen dataclasses whose fields are the attributes. Defining one registers it; the front-ends, emitters,
+partitioner, quantizer and conformance tests find it by what it declares.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
+
+import numpy as np
+
+from edgec.ir.types import Array, Quant, TensorType
+
+if TYPE_CHECKING:
+    from edgec.ir.build import Builder
+    from edgec.ir.graph import Op, Value
+
+
+class QuantRule(Enum):
+    """How the int8 form of an op gets the scale of its output."""
+
+    FLOAT = "no int8 form: stays float32"
+    SAME = "the output and all activations share one scale"
+    FIXED = "the output scale is prescribed by the op"
+    FREE = "the output scale comes from calibration"
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why an op may not go to the Edge TPU: the rule, what was seen, and what would help."""
+
+    rule: str
+    constraint: str
+    seen: str
+    fix: str
+
+
+@dataclass
+class OnnxNode:
+    """An ONNX node as `from_onnx` sees it: attributes decoded to Python, absent optional inputs None."""
+
+    op_type: str
+    name: str
+    attrs: dict[str, Any]
+    inputs: list[Value | None]
+    n_outputs: int
+    opset: int
+    build: Builder
+
+    def input(self, i: int) -> Value:
+        """A required input."""
+        value = self.inputs[i] if i < len(self.inputs) else None
+        if value is None:
+            raise ValueError(f"input {i} is missing")
+        return value
+
+    def optional(self, i: int) -> Value | None:
+        """An optional input."""
+        return self.inputs[i] if i < len(self.inputs) else None
+
+    def const(self, i: int) -> Array | None:
+        """The constant given as input `i`, None when the input is absent; a computed value is refused."""
+        value = self.optional(i)
+        if value is None:
+            return None
+        if value.const is None:
+            raise ValueError(f"input {i} ({value.name}) is computed at run time; edgec needs it to be constant")
+        return value.const
+
+
+@dataclass
+class TfliteOp:
+    """A TFLite operator as `from_tflite` sees it: `options` is the schema's object (None when the file has none)."""
+
+    name: str
+    options: Any
+    version: int
+    inputs: list[Value | None]
+    outputs: list[Value]
+    build: Builder
+
+    def input(self, i: int) -> Value:
+        """A required input."""
+        value = self.inputs[i] if i < len(self.inputs) else None
+        if value is None:
+            raise ValueError(f"input {i} is missing")
+        return value
+
+    def const(self, i: int) -> Array:
+        """The constant given as input `i`."""
+        value = self.input(i)
+        if value.const is None:
+            raise ValueError(f"input {i} ({value.name}) is computed at run time; edgec needs it to be constant")
+        return value.const
+
+    def present(self) -> list[Value]:
+        """The inputs that are there."""
+        return [v for v in self.inputs if v is not None]
+
+
+@dataclass(frozen=True)
+class TfliteCode:
+    """How an op is written to TFLite: builtin name, (options table, fields), lowest version that holds, inputs.
+
+    An array among the inputs becomes a constant tensor of its own (shapes, axes, paddings).
+    """
+
+    name: str
+    options: tuple[str, dict[str, Any]] | None = None
+    version: int = 1
+    inputs: tuple[Value | Array | None, ...] | None = None
+
+
+class CEmitter(Protocol):
+    """What the C back-end offers to `OpDef.c`."""
+
+    def ptr(self, value: Value) -> str:
+        """A typed C pointer expression to the elements of a value."""
+
+    def const(self, array: Array, hint: str) -> str:
+        """The name of a static const array with these elements (int8, int16, int32, int64, uint8 or float32)."""
+
+    def scratch(self, nbytes: int) -> str:
+        """A `void *` expression to scratch memory of the arena, valid during this op only."""
+
+    def struct(self, ctype: str, **fields: object) -> str:
+        """`&(const ctype){…}`; a sequence becomes a brace list."""
+
+
+@dataclass(frozen=True)
+class Arg:
+    """One input of a sample: random data of a type, or a constant (random unless `data` is given)."""
+
+    type: TensorType
+    const: bool = False
+    data: Array | None = None
+
+
+@dataclass(frozen=True)
+class Sample:
+    """An instance of an op for the generated tests. `output_quant` is given where the op does not fix it."""
+
+    spec: OpDef
+    args: tuple[Arg, ...]
+    output_quant: Quant | None = None
+    label: str = ""
+
+
+Rule = Callable[["OpDef", "Op"], str | None]
+F = TypeVar("F", bound=Callable[..., str | None])
+
+
+def edgetpu_rule(fix: str) -> Callable[[F], F]:
+    """Mark a method as a support rule: its docstring is the constraint, its result what was seen (None: holds)."""
+
+    def mark(fn: F) -> F:
+        fn.edgetpu_fix = fix  # type: ignore[attr-defined]
+        return fn
+
+    return mark
+
+
+@dataclass(frozen=True)
+class OpDef:
+    """Base of all operations. A subclass that names its `kind` is registered."""
+
+    registry: ClassVar[dict[str, type[OpDef]]] = {}
+    kind: ClassVar[str]
+    onnx: ClassVar[tuple[str, ...]] = ()
+    """ONNX op types that `from_onnx` reads."""
+    tflite: ClassVar[tuple[str, ...]] = ()
+    """TFLite builtin names that `from_tflite` reads."""
+    quant: ClassVar[QuantRule] = QuantRule.FLOAT
+    roles: ClassVar[tuple[str, ...]] = ("act",)
+    """What each input is: act, weight, bias or index; the last entry holds for all that follow."""
+    weight_axis: ClassVar[int] = 0
+    """The axis of the weight that per-channel scales run along."""
+    edgetpu: ClassVar[bool] = False
+    """Whether any form of the op is mapped by the Edge TPU compiler."""
+    view: ClassVar[bool] = False
+    """Whether the output is the input's bytes under another shape."""
+    elementwise: ClassVar[bool] = False
+    """Whether out[i] depends on in[i] alone (with broadcasting), so that any permutation of the axes commutes."""
+
+    def __init_subclass__(cls) -> None:
+        if "kind" in cls.__dict__:
+            other = OpDef.registry.setdefault(cls.kind, cls)
+            if other.__qualname__ != cls.__qualname__:
+                raise TypeError(f"two definitions of op {cls.kind}: {other.__qualname__} and {cls.__qualname__}")
+
+    # ---- meaning ------------------------------------------------------------------------------------------------
+    def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
+        """The types of the outputs. Raises ValueError when the inputs do not fit.
+
+        For quantized inputs only shape and dtype count, unless the rule is SAME or FIXED.
+        """
+        raise NotImplementedError(f"{self.kind}: infer")
+
+    def ref(self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]) -> list[Array]:
+        """The numpy meaning, float and quantized; the law that every kernel is compared with."""
+        raise NotImplementedError(f"{self.kind}: ref")
+
+    def macs(self, op: Op) -> int:
+        """Multiply-accumulates of one inference."""
+        return 0
+
+    def fixed_quant(self) -> Quant:
+        """The prescribed output scale of an op whose rule is FIXED."""
+        raise NotImplementedError(f"{self.kind}: fixed_quant")
+
+    def permute(self, perm: tuple[int, ...], op: Op) -> OpDef | None:
+        """The spec that computes transpose(self(x), perm) from inputs already transposed by perm; None: cannot."""
+        return self if self.elementwise else None
+
+    # ---- model files --------------------------------------------------------------------------------------------
+    @classmethod
+    def from_onnx(cls, node: OnnxNode) -> Value | list[Value]:
+        """Add the meaning of an ONNX node to `node.build`; returns the node's outputs."""
+        raise NotImplementedError(f"{cls.kind}: from_onnx")
+
+    @classmethod
+    def from_tflite(cls, op: TfliteOp) -> None:
+        """Add the meaning of a TFLite operator to `op.build`, writing `op.outputs`."""
+        raise NotImplementedError(f"{cls.kind}: from_tflite")
+
+    def to_tflite(self, op: Op) -> TfliteCode | None:
+        """How it is written to TFLite; None when TFLite has no such operator."""
+        return None
+
+    # ---- C ------------------------------------------------------------------------------------------------------
+    def c(self, op: Op, c: CEmitter) -> str:
+        """A C statement that calls the kernel of this op."""
+        raise NotImplementedError(f"{self.kind}: c")
+
+    # ---- tests --------------------------------------------------------------------------------------------------
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """Instances that the generated conformance tests try: every attribute, type and edge case that matters."""
+        raise NotImplementedError(f"{cls.kind}: samples")
+
+    # ---- Edge TPU -----------------------------------------------------------------------------------------------
+    def why_not(self, op: Op) -> list[Refusal]:
+        """Every support rule that this op breaks; empty: the Edge TPU runs it."""
+        if not self.edgetpu:
+            fix = "none needed: edgec compiles it to C for the CPU"
+            return [Refusal("supported_op", "the operation must be one that the Edge TPU has", self.kind, fix)]
+        found: list[Refusal] = []
+        for name, fn in inspect.getmembers(type(self), inspect.isfunction):
+            fix = getattr(fn, "edgetpu_fix", None)
+            if fix is not None and (seen := fn(self, op)) is not None:
+                found.append(Refusal(name.strip("_"), inspect.getdoc(fn) or "", seen, fix))
+        return found
+
+    @edgetpu_rule(fix="give calibration data (--calibrate) so that edgec quantizes the model to int8")
+    def _int8_tensors(self, op: Op) -> str | None:
+        """All tensors must be int8 or uint8 (a bias int32)."""
+        for i, v in enumerate([*op.inputs, *op.outputs]):
+            ok = ("int8", "uint8", "int32") if v.const is not None else ("int8", "uint8")
+            if v.type.dtype not in ok:
+                return f"{'output' if i >= len(op.inputs) else 'input'} {v.name} is {v.type.dtype}"
+        return None
+
+    @edgetpu_rule(fix="run one image per inference; reshape so that only the last three dimensions exceed 1")
+    def _three_innermost_dimensions(self, op: Op) -> str | None:
+        """At most the three innermost dimensions may be larger than 1."""
+        for v in [*op.inputs, *op.outputs]:
+            if v.const is None and any(d > 1 for d in v.type.shape[:-3]):
+                return f"{v.name} has shape {list(v.type.shape)}"
+        return None
+
+
+def by_name(table: str, name: str) -> type[OpDef] | None:
+    """The op that reads `name` of a file format; `table` is "onnx" or "tflite"."""
+    return _tables(table).get(name)
+
+
+def _tables(table: str) -> dict[str, type[OpDef]]:
+    return {n: cls for cls in OpDef.registry.values() for n in getattr(cls, table)}
+
+
+def same_elements(a: Array, b: Array) -> bool:
+    """Equal shape, dtype and bytes (NaN equals NaN)."""
+    return a.shape == b.shape and a.dtype == b.dtype and np.ascontiguousarray(a).tobytes() == b.tobytes()
+
+

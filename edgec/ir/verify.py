@@ -1,0 +1,96 @@
+"""What is legal at each stage, as a table; `verify` runs between all passes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from edgec.ir.graph import Graph
+
+Check = Callable[[Graph], Iterator[str]]
+
+
+class VerifyError(AssertionError):
+    """A graph broke a rule of its stage: a bug of edgec."""
+
+
+def _defined_before_use(graph: Graph) -> Iterator[str]:
+    """Every value is an input, a constant or written exactly once before it is read."""
+    known = set(graph.inputs)
+    for op in graph.ops:
+        for v in op.inputs:
+            if v not in known and v.const is None:
+                yield f"{op!r} reads {v.name}, which nothing has written"
+        for v in op.outputs:
+            if v in known or v.const is not None:
+                yield f"{v.name} is written twice"
+            known.add(v)
+    for v in graph.outputs:
+        if v not in known and v.const is None:
+            yield f"output {v.name} is never written"
+
+
+def _unique_names(graph: Graph) -> Iterator[str]:
+    """No two values have one name."""
+    seen: set[str] = set()
+    for v in graph.values():
+        if v.name in seen:
+            yield f"two values are called {v.name}"
+        seen.add(v.name)
+
+
+def _types_inferred(graph: Graph) -> Iterator[str]:
+    """Each op's declared output types are those it infers; constants have the shape and dtype of their arrays."""
+    for op in graph.ops:
+        try:
+            types = op.spec.infer(*(v.type for v in op.inputs))
+        except ValueError as e:
+            yield f"{op!r}: {e}"
+            continue
+        if [(t.shape, t.dtype) for t in types] != [(v.type.shape, v.type.dtype) for v in op.outputs]:
+            yield f"{op!r} infers {', '.join(map(str, types))}"
+    for v in graph.constants():
+        if v.const is not None and (v.const.shape, str(v.const.dtype)) != (v.type.shape, v.type.dtype):
+            yield f"constant {v.name} is {v.const.dtype}{list(v.const.shape)}, declared {v.type}"
+
+
+def _int8_canonical(graph: Graph) -> Iterator[str]:
+    """uint8 occurs only at the graph's border: front-ends convert to int8."""
+    border = {*graph.inputs, *graph.outputs}
+    for op in graph.ops:
+        for v in op.outputs:
+            if v.type.dtype == "uint8" and v.type.quant is not None and v not in border:
+                yield f"{op!r}: uint8 inside the graph"
+
+
+def _quantized_has_scale(graph: Graph) -> Iterator[str]:
+    """Every int8 value has a scale."""
+    for v in graph.values():
+        if v.type.dtype == "int8" and v.type.quant is None:
+            yield f"{v.name} is int8 without a scale"
+
+
+def _has_kernel(graph: Graph) -> Iterator[str]:
+    """Every op can be written as C."""
+    from edgec.ir.opdef import OpDef
+
+    for op in graph.ops:
+        if type(op.spec).c is OpDef.c:
+            yield f"{op!r} has no C kernel"
+
+
+_ALWAYS: tuple[Check, ...] = (_defined_before_use, _unique_names, _types_inferred)
+STAGES: dict[str, tuple[Check, ...]] = {
+    "imported": _ALWAYS,
+    "canonical": (*_ALWAYS, _int8_canonical),
+    "quantized": (*_ALWAYS, _int8_canonical, _quantized_has_scale),
+    "partitioned": (*_ALWAYS, _int8_canonical, _quantized_has_scale, _has_kernel),
+}
+
+
+def verify(graph: Graph, stage: str) -> None:
+    """Raise VerifyError with everything that breaks the rules of the stage."""
+    broken = [f"{check.__name__.strip('_')}: {text}" for check in STAGES[stage] for text in check(graph)]
+    if broken:
+        raise VerifyError(f"graph {graph.name} is not a legal {stage} graph:\n  " + "\n  ".join(broken[:20]))
+
+

@@ -1,0 +1,61 @@
+"""What several op families share: C type suffixes, requantization, layouts."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from edgec.ir import Array, CEmitter, Op, TensorType
+from edgec.ops.fixed_point import (
+    ACTIVATIONS,
+    activation_range,
+    multiply_by_quantized_multiplier,
+    quantize_multipliers,
+)
+
+SUFFIX = {"float32": "f32", "int8": "s8", "uint8": "u8", "int16": "s16", "int32": "s32", "int64": "s64", "bool": "u8"}
+"""Kernel name suffix of each element type, as in Arm's intrinsics."""
+
+
+def suffix(t: TensorType) -> str:
+    """The kernel suffix of a tensor."""
+    return SUFFIX[t.dtype]
+
+
+def multipliers(x: TensorType, w: TensorType, y: TensorType) -> tuple[Array, Array]:
+    """Requantization multiplier and shift of each output channel (one element when per tensor).
+
+    The products and quotients are taken in double of the float32 scales, as TFLite's
+    PopulateConvolutionQuantizationParams does.
+    """
+    assert w.quant is not None
+    real = np.float64(x.scale) * np.array(w.quant.scale, np.float64) / np.float64(y.scale)
+    return quantize_multipliers(real)
+
+
+def requantize(acc: Array, x: TensorType, w: TensorType, y: TensorType, act: str) -> Array:
+    """int32 accumulators, channel last, to the output's int8."""
+    multiplier, shift = multipliers(x, w, y)
+    low, high = activation_range(act, y)
+    out = multiply_by_quantized_multiplier(acc, multiplier, shift).astype(np.int64) + y.zero_point
+    return np.clip(out, low, high).astype(y.np_dtype)
+
+
+def requantize_args(c: CEmitter, op: Op, act: str) -> str:
+    """The trailing struct of a kernel that multiplies by weights: clamp range, offsets and multipliers."""
+    x, w, y = op.inputs[0].type, op.inputs[1].type, op.output.type
+    if x.dtype == "float32":
+        return act_f32(c, act)
+    multiplier, shift = (np.broadcast_to(a, y.shape[-1]).copy() for a in multipliers(x, w, y))
+    low, high = activation_range(act, y)
+    assert w.quant is not None
+    return c.struct(
+        "ek_requant_t",
+        x_zero=x.zero_point, w_zero=w.quant.zero_point[0], y_zero=y.zero_point, low=low, high=high,
+        multiplier=c.const(multiplier, "m"), shift=c.const(shift, "s"),
+    )  # fmt: skip
+
+
+def act_f32(c: CEmitter, act: str) -> str:
+    """The trailing struct of a float kernel: its clamp range."""
+    low, high = ACTIVATIONS[act]
+    return c.struct("ek_act_f32_t", low=low, high=high)

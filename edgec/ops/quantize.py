@@ -1,0 +1,135 @@
+"""Between reals and integers, and between integers of different scales."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from edgec.ir import (
+    Array,
+    CEmitter,
+    Op,
+    OpDef,
+    Quant,
+    QuantRule,
+    Sample,
+    TensorType,
+    TfliteCode,
+    TfliteOp,
+    edgetpu_rule,
+)
+from edgec.ir.opdef import Arg
+from edgec.ops.common import suffix
+from edgec.ops.fixed_point import multiply_by_quantized_multiplier, quantize_multiplier, round_half_away
+
+
+@dataclass(frozen=True)
+class Quantize(OpDef):
+    """To int8 or uint8: from float32 (round(x / scale) + zero_point, ties away from zero) or from another scale."""
+
+    dtype: str = "int8"
+
+    kind = "quantize"
+    tflite = ("QUANTIZE",)
+    quant: ClassVar[QuantRule] = QuantRule.FREE
+    edgetpu: ClassVar[bool] = True
+
+    def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
+        """The shape of the input."""
+        return (TensorType(x[0].shape, self.dtype),)
+
+    def ref(self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]) -> list[Array]:
+        """AffineQuantize and Requantize of TFLite's reference kernels."""
+        t, info = yt[0], np.iinfo(self.dtype)
+        if xt[0].dtype == "float32":
+            y = round_half_away((x[0] / np.float32(t.scale)).astype(np.float32)) + np.float32(t.zero_point)
+        else:
+            multiplier = quantize_multiplier(xt[0].scale / t.scale)
+            centred = x[0].astype(np.int32) - xt[0].zero_point
+            y = multiply_by_quantized_multiplier(centred, *multiplier).astype(np.int64) + t.zero_point
+        return [np.clip(y, info.min, info.max).astype(self.dtype)]
+
+    @classmethod
+    def from_tflite(cls, op: TfliteOp) -> None:
+        """The declared output says all."""
+        op.build.write(cls(op.outputs[0].type.dtype), [op.input(0)], op.outputs)
+
+    def to_tflite(self, op: Op) -> TfliteCode:
+        """QUANTIZE; version 2 takes integers."""
+        return TfliteCode("QUANTIZE", ("QuantizeOptions", {}), 1 if op.inputs[0].type.dtype == "float32" else 2)
+
+    def c(self, op: Op, c: CEmitter) -> str:
+        """ek_quantize_<from>_<to>."""
+        x, y = op.inputs[0], op.output
+        args = f"{c.ptr(x)}, {c.ptr(y)}, {x.type.size}"
+        name = f"ek_quantize_{suffix(x.type)}_{suffix(y.type)}"
+        if x.type.dtype == "float32":
+            return f"{name}({args}, {c.struct('ek_affine_t', scale=float(y.type.scale), zero=y.type.zero_point)});"
+        m, shift = quantize_multiplier(x.type.scale / y.type.scale)
+        zeros = {"x_zero": x.type.zero_point, "y_zero": y.type.zero_point}
+        return f"{name}({args}, {c.struct('ek_rescale_t', **zeros, mul=m, shift=shift)});"
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """From float, and between the scales and zero points of int8 and uint8."""
+        shape = (1, 3, 4, 5)
+        yield Sample(cls(), (Arg(TensorType(shape)),), Quant.per_tensor(0.02, -3), "f32_s8")
+        yield Sample(cls("uint8"), (Arg(TensorType(shape)),), Quant.per_tensor(0.02, 125), "f32_u8")
+        for source, zero, target, out in (
+            ("int8", -4, "int8", 7),
+            ("uint8", 128, "int8", 0),
+            ("int8", 0, "uint8", 128),
+        ):
+            for scale in (0.05, 0.031):
+                x = TensorType(shape, source, Quant.per_tensor(0.05, zero))
+                yield Sample(cls(target), (Arg(x),), Quant.per_tensor(scale, out), f"{source}_{target}_{scale}")
+
+    @edgetpu_rule(fix="none needed: edgec quantizes on the CPU before the Edge TPU segment")
+    def _integer_input(self, op: Op) -> str | None:
+        """QUANTIZE: the input must be int8 or uint8, not float."""
+        x = op.inputs[0]
+        return None if x.type.dtype in ("int8", "uint8") else f"input {x.name} is {x.type.dtype}"
+
+
+@dataclass(frozen=True)
+class Dequantize(OpDef):
+    """To float32: scale * (x - zero_point), the product in double; float16 is widened."""
+
+    kind = "dequantize"
+    tflite = ("DEQUANTIZE",)
+
+    def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
+        """The shape of the input."""
+        return (TensorType(x[0].shape),)
+
+    def ref(self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]) -> list[Array]:
+        """TFLite's reference Dequantize."""
+        if xt[0].quant is None:
+            return [x[0].astype(np.float32)]
+        scale, zero = xt[0].quant.broadcast(x[0].ndim)
+        return [(scale.astype(np.float64) * (x[0].astype(np.int64) - zero)).astype(np.float32)]
+
+    @classmethod
+    def from_tflite(cls, op: TfliteOp) -> None:
+        """The input's type says all."""
+        op.build.write(cls(), [op.input(0)], op.outputs)
+
+    def to_tflite(self, op: Op) -> TfliteCode:
+        """DEQUANTIZE; version 2 is int8."""
+        return TfliteCode("DEQUANTIZE", ("DequantizeOptions", {}), 2 if op.inputs[0].type.dtype == "int8" else 1)
+
+    def c(self, op: Op, c: CEmitter) -> str:
+        """ek_dequantize_<from>."""
+        x = op.inputs[0]
+        affine = c.struct("ek_affine_t", scale=float(x.type.scale), zero=x.type.zero_point)
+        return f"ek_dequantize_{suffix(x.type)}({c.ptr(x)}, {c.ptr(op.output)}, {x.type.size}, {affine});"
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """int8 and uint8."""
+        for dtype, zero in (("int8", -7), ("uint8", 130)):
+            x = TensorType((1, 3, 4, 5), dtype, Quant.per_tensor(0.043, zero))
+            yield Sample(cls(), (Arg(x),), label=dtype)

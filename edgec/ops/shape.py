@@ -1,0 +1,182 @@
+"""Ops that only rename or reorder elements: reshape (a view) and transpose."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import ClassVar
+
+import numpy as np
+
+from edgec.ir import (
+    Array,
+    Builder,
+    CEmitter,
+    OnnxNode,
+    Op,
+    OpDef,
+    Quant,
+    QuantRule,
+    Sample,
+    TensorType,
+    TfliteCode,
+    TfliteOp,
+    Value,
+)
+from edgec.ir.opdef import Arg
+from edgec.ops.common import suffix
+
+
+@dataclass(frozen=True)
+class Reshape(OpDef):
+    """The same elements in the same order under another shape."""
+
+    shape: tuple[int, ...]
+
+    kind = "reshape"
+    onnx = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Dropout")
+    tflite = ("RESHAPE", "SQUEEZE", "EXPAND_DIMS")
+    quant: ClassVar[QuantRule] = QuantRule.SAME
+    edgetpu: ClassVar[bool] = True
+    view: ClassVar[bool] = True
+
+    def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
+        """`shape`, which must hold as many elements."""
+        if prod(self.shape) != x[0].size:
+            raise ValueError(f"{x[0]} does not fit the shape {list(self.shape)}")
+        return (x[0].with_shape(self.shape),)
+
+    def ref(self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]) -> list[Array]:
+        """No element changes."""
+        return [x[0].reshape(self.shape)]
+
+    @classmethod
+    def from_onnx(cls, node: OnnxNode) -> Value:
+        """Reshape, Flatten, Squeeze, Unsqueeze with constant shapes and axes; Identity and Dropout as themselves."""
+        x = node.input(0)
+        return node.build.add(cls(_onnx_shape(node, x.type.shape)), [x], node.name)
+
+    @classmethod
+    def from_tflite(cls, op: TfliteOp) -> None:
+        """The declared output shape is the shape."""
+        op.build.write(cls(op.outputs[0].type.shape), [op.input(0)], op.outputs)
+
+    def to_tflite(self, op: Op) -> TfliteCode:
+        """RESHAPE with its shape as a constant tensor."""
+        options = ("ReshapeOptions", {"newShape": list(self.shape)})
+        return TfliteCode("RESHAPE", options, 1, (op.inputs[0], np.array(self.shape, np.int32)))
+
+    def c(self, op: Op, c: CEmitter) -> str:
+        """A copy; the memory planner usually makes it a view, and then this is not called."""
+        x = op.inputs[0]
+        return f"ek_copy({c.ptr(x)}, {c.ptr(op.output)}, {x.type.nbytes});"
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """Float and int8."""
+        yield Sample(cls((2, 6)), (Arg(TensorType((1, 3, 4))),))
+        yield Sample(cls((1, 12)), (Arg(TensorType((1, 2, 2, 3), "int8", Quant.per_tensor(0.5, 1))),), label="s8")
+
+
+def _onnx_shape(node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The output shape of the ONNX ops that reshape."""
+    if node.op_type in ("Identity", "Dropout"):
+        return shape
+    if node.op_type == "Flatten":
+        axis = node.attrs.get("axis", 1) % (len(shape) + 1)
+        return (prod(shape[:axis]), prod(shape[axis:]))
+    if node.op_type == "Reshape":
+        return _resolve(node, shape)
+    given = node.attrs.get("axes") if node.opset < 13 else node.const(1)
+    axes = None if given is None else [int(a) for a in given]
+    if node.op_type == "Squeeze":
+        drop = {a % len(shape) for a in axes} if axes is not None else {i for i, d in enumerate(shape) if d == 1}
+        return tuple(d for i, d in enumerate(shape) if i not in drop)
+    rank = len(shape) + len(axes or [])
+    inserted, dims = {a % rank for a in axes or []}, iter(shape)
+    return tuple(1 if i in inserted else next(dims) for i in range(rank))
+
+
+def _resolve(node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The target of an ONNX Reshape: 0 keeps the dimension (unless allowzero), -1 is computed."""
+    target = node.const(1) if node.opset >= 5 else np.array(node.attrs["shape"])
+    assert target is not None
+    dims = [int(d) for d in target.reshape(-1)]
+    if not node.attrs.get("allowzero", 0):
+        dims = [shape[i] if d == 0 else d for i, d in enumerate(dims)]
+    if -1 in dims:
+        known = prod(d for d in dims if d != -1)
+        dims[dims.index(-1)] = prod(shape) // known if known else 0
+    return tuple(dims)
+
+
+@dataclass(frozen=True)
+class Transpose(OpDef):
+    """out.shape[i] = in.shape[perm[i]], as numpy.transpose."""
+
+    perm: tuple[int, ...]
+
+    kind = "transpose"
+    onnx = ("Transpose",)
+    tflite = ("TRANSPOSE",)
+    quant: ClassVar[QuantRule] = QuantRule.SAME
+
+    def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
+        """The dimensions in the order of `perm`."""
+        if sorted(self.perm) != list(range(x[0].rank)):
+            raise ValueError(f"perm {self.perm} does not fit {x[0]}")
+        return (x[0].with_shape(tuple(x[0].shape[p] for p in self.perm)),)
+
+    def ref(self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]) -> list[Array]:
+        """numpy.transpose."""
+        return [np.ascontiguousarray(x[0].transpose(self.perm))]
+
+    @classmethod
+    def from_onnx(cls, node: OnnxNode) -> Value:
+        """Without `perm` the dimensions are reversed."""
+        x = node.input(0)
+        perm = node.attrs.get("perm") or range(x.type.rank)[::-1]
+        return node.build.add(cls(tuple(int(p) for p in perm)), [x], node.name)
+
+    @classmethod
+    def from_tflite(cls, op: TfliteOp) -> None:
+        """TRANSPOSE with a constant permutation."""
+        op.build.write(cls(tuple(int(p) for p in op.const(1))), [op.input(0)], op.outputs)
+
+    def to_tflite(self, op: Op) -> TfliteCode:
+        """TRANSPOSE; version 2 is int8."""
+        version = 2 if op.inputs[0].type.dtype == "int8" else 1
+        return TfliteCode("TRANSPOSE", ("TransposeOptions", {}), version, (op.inputs[0], np.array(self.perm, np.int32)))
+
+    def c(self, op: Op, c: CEmitter) -> str:
+        """A strided gather over up to six dimensions."""
+        x = op.inputs[0].type
+        strides = [prod(x.shape[p + 1 :]) for p in self.perm]
+        pad = 6 - x.rank
+        nd = c.struct("ek_gather_t", dim=[1] * pad + [x.shape[p] for p in self.perm], stride=[0] * pad + strides)
+        return f"ek_gather_{suffix(x)}({c.ptr(op.inputs[0])}, {c.ptr(op.output)}, {nd});"
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """Image layouts and a swap."""
+        yield Sample(cls((0, 3, 1, 2)), (Arg(TensorType((1, 4, 5, 3))),))
+        yield Sample(cls((0, 2, 3, 1)), (Arg(TensorType((1, 4, 5, 3), "int8", Quant.per_tensor(0.5, 1))),), label="s8")
+        yield Sample(cls((1, 0)), (Arg(TensorType((4, 5), "int8", Quant.per_tensor(0.5, 1))),), label="s8_2d")
+
+
+def transpose(b: Builder, x: Value, perm: tuple[int, ...]) -> Value:
+    """`x` transposed; a constant at once."""
+    if x.const is not None:
+        return b.const(np.ascontiguousarray(x.const.transpose(perm)), x.name)
+    return b.add(Transpose(perm), [x], x.name)
+
+
+def to_nhwc(b: Builder, x: Value) -> Value:
+    """An NCHW image as NHWC."""
+    return transpose(b, x, (0, 2, 3, 1))
+
+
+def from_nhwc(b: Builder, x: Value) -> Value:
+    """An NHWC image as NCHW."""
+    return transpose(b, x, (0, 3, 1, 2))

@@ -1,0 +1,76 @@
+"""Sliding windows over NHWC images: padding, output sizes and patches, shared by convolutions and pools."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from edgec.ir import Array, OnnxNode
+
+Pads = tuple[int, int, int, int]
+"""(top, bottom, left, right), in elements."""
+Pair = tuple[int, int]
+
+
+def out_size(size: int, kernel: int, stride: int, dilation: int, before: int, after: int) -> int:
+    """Output positions along one axis."""
+    return (size + before + after - ((kernel - 1) * dilation + 1)) // stride + 1
+
+
+def same_pads(size: Pair, kernel: Pair, stride: Pair, dilation: Pair) -> Pads:
+    """TFLite's SAME padding: ceil(size / stride) outputs, the odd element after."""
+    pads: list[int] = []
+    for d, k, s, r in zip(size, kernel, stride, dilation, strict=True):
+        total = max(0, (-(-d // s) - 1) * s + (k - 1) * r + 1 - d)
+        pads += [total // 2, total - total // 2]
+    return (pads[0], pads[1], pads[2], pads[3])
+
+
+def tflite_pads(options: Any, size: Pair, kernel: Pair, dilation: Pair = (1, 1)) -> Pads:
+    """The explicit pads of a TFLite operator (padding 0 is SAME, 1 VALID)."""
+    stride = (options.strideH, options.strideW)
+    return same_pads(size, kernel, stride, dilation) if options.padding == 0 else (0, 0, 0, 0)
+
+
+def tflite_padding(pads: Pads, size: Pair, kernel: Pair, stride: Pair, dilation: Pair = (1, 1)) -> int | None:
+    """TFLite's padding enum for explicit pads; None when it has no such padding."""
+    if pads == (0, 0, 0, 0):
+        return 1
+    return 0 if pads == same_pads(size, kernel, stride, dilation) else None
+
+
+def onnx_pads(node: OnnxNode, size: Pair, kernel: Pair, stride: Pair, dilation: Pair = (1, 1)) -> Pads:
+    """The explicit pads of an ONNX node with `pads` or `auto_pad`."""
+    auto = node.attrs.get("auto_pad", "NOTSET")
+    if auto == "NOTSET":
+        top, left, bottom, right = node.attrs.get("pads", (0, 0, 0, 0))
+        return (top, bottom, left, right)
+    if auto == "VALID":
+        return (0, 0, 0, 0)
+    t, b, left, right = same_pads(size, kernel, stride, dilation)
+    return (t, b, left, right) if auto == "SAME_UPPER" else (b, t, right, left)
+
+
+def pad_image(x: Array, pads: Pads, value: float | int) -> Array:
+    """NHWC image with a border of `value`."""
+    t, b, left, r = pads
+    return np.pad(x, ((0, 0), (t, b), (left, r), (0, 0)), constant_values=value) if any(pads) else x
+
+
+def patches(x: Array, kernel: Pair, stride: Pair, dilation: Pair = (1, 1)) -> Array:
+    """View [N, OH, OW, C, KH, KW] of a padded NHWC image."""
+    span = [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)]
+    view = np.lib.stride_tricks.sliding_window_view(x, span, (1, 2))  # type: ignore[call-overload]
+    result: Array = view[:, :: stride[0], :: stride[1], :, :: dilation[0], :: dilation[1]]
+    return result
+
+
+def pair(value: Sequence[int] | None, default: int = 1) -> Pair:
+    """Two ints of an attribute list."""
+    if value is None:
+        return (default, default)
+    if len(value) != 2:
+        raise ValueError(f"{len(value)} spatial dimensions; edgec compiles images (2)")
+    return (int(value[0]), int(value[1]))

@@ -1,0 +1,1 @@
+"""Programs that edgec calls: C compilers and edgetpu_compiler."""

@@ -1,0 +1,90 @@
+"""C compilers: zig (the PyPI package `ziglang`) for every target by default, any gcc or clang by name."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from edgec.errors import InternalError, ToolError
+
+FLAGS = (
+    "-std=c11",
+    "-O3",
+    "-g0",
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+    "-fPIC",
+    "-fvisibility=hidden",
+    "-ffp-contract=off",  # the same float32 results on every ISA: no fused multiply-add behind our back
+    "-fno-math-errno",  # lets sqrt and rounding become instructions; no result changes
+)
+
+
+def cache_dir() -> Path:
+    """Where compilers may keep their caches: $EDGEC_CACHE, else ~/.cache/edgec."""
+    return Path(os.environ.get("EDGEC_CACHE") or Path.home() / ".cache" / "edgec")
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """A C compiler with the flags of one target.
+
+    `objects` compiles for the CPU; `library` and `program` name what each is linked for.
+    """
+
+    command: tuple[str, ...]
+    objects: tuple[str, ...] = ()
+    library: tuple[str, ...] = ()
+    program: tuple[str, ...] = ()
+
+    @classmethod
+    def zig(cls, library_triple: str, program_triple: str, cpu: str) -> Compiler:
+        """zig cc for a library against glibc and a static program against musl.
+
+        Objects are compiled once, against musl's headers: they call nothing but mem* and float functions, which
+        both libraries have.
+        """
+        return cls(
+            (sys.executable, "-m", "ziglang", "cc"),
+            ("-target", program_triple, f"-mcpu={cpu}", "-fno-sanitize=all"),
+            ("-target", library_triple, f"-mcpu={cpu}"),
+            ("-target", program_triple, f"-mcpu={cpu}", "-static"),
+        )
+
+    @classmethod
+    def native(cls, name: str = "cc") -> Compiler:
+        """A compiler of this machine, by name."""
+        found = shutil.which(name)
+        if found is None:
+            raise ToolError(f"no C compiler called {name} is on the PATH", hint="install one, or leave out --cc: zig is used")
+        return cls((found,))
+
+    def compile(self, source: Path, include: Sequence[Path], output: Path, extra: Sequence[str] = ()) -> None:
+        """One .c file to an object file. Generated C that does not compile is our bug."""
+        includes = [f"-I{p}" for p in include]
+        self._run([*self.objects, *FLAGS, *extra, *includes, "-c", str(source), "-o", str(output)], source.name)
+
+    def link_library(self, objects: Sequence[Path], output: Path) -> None:
+        """A shared library that needs the C library alone."""
+        name = f"-Wl,-soname,{output.name}"
+        self._run([*self.library, "-shared", name, *map(str, objects), "-lm", "-s", "-o", str(output)], output.name)
+
+    def link_program(self, objects: Sequence[Path], output: Path) -> None:
+        """An executable (static where the target says so)."""
+        self._run([*self.program, *map(str, objects), "-lm", "-s", "-o", str(output)], output.name)
+
+    def _run(self, args: Sequence[str], what: str) -> None:
+        cache = cache_dir() / "zig"
+        env = {"ZIG_GLOBAL_CACHE_DIR": str(cache), "ZIG_LOCAL_CACHE_DIR": str(cache), **os.environ}
+        try:
+            done = subprocess.run([*self.command, *args], env=env, capture_output=True, text=True, timeout=1800)
+        except OSError as e:
+            raise ToolError(f"cannot run the C compiler {self.command[0]}: {e}", hint="pip install ziglang") from e
+        if done.returncode:
+            raise InternalError(f"{what} does not compile:\n{done.stderr[-4000:]}")

@@ -1,0 +1,41 @@
+/* What all kernels share. C11; no allocation; nothing of libc but string.h and math.h.
+ *
+ * A kernel is one static inline function that generated code calls with literal shapes, so that the compiler
+ * specialises it: names are ek_<op>_<type>, types as in Arm's intrinsics (f32, s8, u8, s32). Images are NHWC. */
+#ifndef EK_BASE_H
+#define EK_BASE_H
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#define EK_KERNEL static inline __attribute__((always_inline, unused))
+#define EK_OP static __attribute__((noinline)) /* one op of a segment: a name in a profile */
+#define EK_ARENA static __attribute__((aligned(64))) unsigned char
+#define EK_API __attribute__((visibility("default")))
+
+#define EK_MIN(a, b) ((a) < (b) ? (a) : (b))
+#define EK_MAX(a, b) ((a) > (b) ? (a) : (b))
+#define EK_CLAMP(v, low, high) ((v) < (low) ? (low) : (v) > (high) ? (high) : (v))
+
+enum { EK_LANES = 16 }; /* channels that a plain kernel accumulates at once, for the compiler to vectorise */
+
+/* The clamp of a fused activation. */
+typedef struct {
+    float low, high;
+} ek_act_f32_t;
+
+/* Up to six dimensions of an output, and the element strides of the inputs (0 where one is broadcast). */
+typedef struct {
+    int dim[6], a[6], b[6];
+} ek_nd_t;
+
+#define EK_FOR_ND(d, i0, i1, i2, i3, i4)       \
+    for (int i0 = 0; i0 < (d)[0]; i0++)         \
+        for (int i1 = 0; i1 < (d)[1]; i1++)     \
+            for (int i2 = 0; i2 < (d)[2]; i2++) \
+                for (int i3 = 0; i3 < (d)[3]; i3++) \
+                    for (int i4 = 0; i4 < (d)[4]; i4++)
+#define EK_AT_ND(s, i0, i1, i2, i3, i4) ((s)[0] * (i0) + (s)[1] * (i1) + (s)[2] * (i2) + (s)[3] * (i3) + (s)[4] * (i4))
+
+#endif

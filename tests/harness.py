@@ -1,0 +1,96 @@
+"""Running one graph in every way that must agree: interp, generated C, the emitted TFLite on the reference kernels."""
+
+from __future__ import annotations
+
+import ctypes
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from edgec.emit.c import CSRC, segment_source
+from edgec.emit.tflite import write_tflite
+from edgec.ir import Array, Builder, Graph, Sample, TensorType
+from edgec.toolchain.cc import Compiler
+
+FLOAT_TOLERANCE = 1e-5
+
+
+def random_array(t: TensorType, rng: np.random.Generator) -> Array:
+    """Random data of a type: normal floats, all integers of the quantized range, small biases and indices."""
+    if t.dtype in ("float32", "float16"):
+        return rng.normal(size=t.shape).astype(t.dtype)
+    if t.dtype == "bool":
+        return rng.integers(0, 2, t.shape).astype(bool)
+    info = np.iinfo(t.np_dtype)
+    low, high = (info.min, info.max) if t.dtype in ("int8", "uint8") else (-100, 100)
+    return rng.integers(low, high + 1, t.shape).astype(t.dtype)
+
+
+def sample_graph(sample: Sample, seed: int = 0) -> Graph:
+    """The graph of one sample: its non-constant args are the inputs."""
+    rng = np.random.default_rng(seed)
+    build = Builder("sample")
+    values = []
+    for i, arg in enumerate(sample.args):
+        if arg.const:
+            data = arg.data if arg.data is not None else random_array(arg.type, rng)
+            values.append(build.const(data, f"c{i}", arg.type.quant))
+        else:
+            values.append(build.input(f"x{i}", arg.type))
+    outputs = build.add_multi(sample.spec, values, "y")
+    for y in outputs:
+        if sample.output_quant is not None:
+            y.type = y.type.with_quant(sample.output_quant)
+    build.graph.outputs = list(outputs)
+    return build.graph
+
+
+def random_inputs(graph: Graph, seed: int = 1) -> dict[str, Array]:
+    """Random data for every input of a graph."""
+    rng = np.random.default_rng(seed)
+    return {v.name: random_array(v.type, rng) for v in graph.inputs}
+
+
+def run_c(graph: Graph, inputs: Mapping[str, Array], compiler: Compiler | None = None) -> dict[str, Array]:
+    """Compile the graph's C and run it in this process."""
+    source = segment_source(graph, "seg")
+    compiler = compiler or Compiler.native("gcc")
+    with tempfile.TemporaryDirectory() as tmp:
+        path = Path(tmp)
+        (path / "seg.c").write_text(source.text)
+        compiler.compile(path / "seg.c", [CSRC], path / "seg.o", ["-O1"])
+        compiler.link_library([path / "seg.o"], path / "seg.so")
+        run = ctypes.CDLL(str(path / "seg.so")).edgec_seg_run
+    args = [np.ascontiguousarray(inputs[v.name]) for v in graph.inputs]
+    outs = [np.full(v.type.shape, 77, v.type.np_dtype) for v in graph.outputs]
+    pointers = [(ctypes.c_void_p * max(1, len(a)))(*[x.ctypes.data for x in a]) for a in (args, outs)]
+    assert run(None, *pointers) == 0
+    return {v.name: y for v, y in zip(graph.outputs, outs, strict=True)}
+
+
+def run_tflite(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """Emit the graph as TFLite and run it on LiteRT's reference kernels."""
+    from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+    resolver = OpResolverType.BUILTIN_REF
+    interpreter = Interpreter(model_content=write_tflite(graph), experimental_op_resolver_type=resolver)
+    interpreter.allocate_tensors()
+    for detail, v in zip(interpreter.get_input_details(), graph.inputs, strict=True):
+        interpreter.set_tensor(detail["index"], inputs[v.name])
+    interpreter.invoke()
+    details = interpreter.get_output_details()
+    return {v.name: interpreter.get_tensor(d["index"]) for d, v in zip(details, graph.outputs, strict=True)}
+
+
+def assert_agree(got: Mapping[str, Array], want: Mapping[str, Array], tolerance: float = FLOAT_TOLERANCE) -> None:
+    """Integers bit for bit; floats within `tolerance` of the output's largest magnitude."""
+    for name, y in want.items():
+        assert got[name].shape == y.shape
+        assert got[name].dtype == y.dtype
+        if y.dtype.kind == "f":
+            scale = max(1e-6, float(np.abs(y[np.isfinite(y)]).max(initial=0.0)))
+            np.testing.assert_allclose(got[name], y, rtol=tolerance, atol=tolerance * scale)
+        else:
+            np.testing.assert_array_equal(got[name], y)

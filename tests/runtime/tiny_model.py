@@ -1,0 +1,202 @@
+"""A model small enough to be written by hand: what the compiler would emit for it, and numpy's answer.
+
+    image u8 (1,4,4,3) → shift (cpu) → q i8 → relu (edgetpu) → r i8 → mix (cpu, also reads image) → out f32, sums i32
+
+It is built with zig for ARM and with the machine's own compiler, or zig, for this machine.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from edgec_runtime.session import machine_target
+from numpy.typing import NDArray
+
+CSRC = Path(__file__).resolve().parents[2] / "runtime" / "edgec_runtime" / "csrc"
+SHAPE = (1, 4, 4, 3)
+N = 48
+SCALE, ZERO = 0.5, -28
+WARNINGS = ("-std=c11", "-O2", "-Wall", "-Wextra", "-Werror")
+ARM_TARGETS = {
+    "linux-aarch64": ("aarch64-linux-musl", "cortex_a72"),
+    "linux-armv7": ("arm-linux-musleabihf", "cortex_a53"),
+}
+
+SOURCES = {
+    "shift.c": """#include <stdint.h>
+int edgec_shift_run(void *arena, const void *const *in, void *const *out);
+int edgec_shift_run(void *arena, const void *const *in, void *const *out)
+{
+    static uint8_t own[64];
+    uint8_t *scratch = arena ? arena : own;
+    const uint8_t *x = in[0];
+    int8_t *y = out[0];
+    for (int i = 0; i < 48; i++) scratch[i] = (uint8_t)(x[i] ^ 0x80);
+    for (int i = 0; i < 48; i++) y[i] = (int8_t)scratch[i];
+    return 0;
+}
+""",
+    "relu.c": """#include <stdint.h>
+int edgec_relu_run(void *arena, const void *const *in, void *const *out);
+int edgec_relu_run(void *arena, const void *const *in, void *const *out)
+{
+    (void)arena;
+    const int8_t *x = in[0];
+    int8_t *y = out[0];
+    for (int i = 0; i < 48; i++) y[i] = x[i] < -28 ? -28 : x[i];
+    return 0;
+}
+""",
+    "mix.c": """#include <stdint.h>
+int edgec_mix_run(void *arena, const void *const *in, void *const *out);
+int edgec_mix_run(void *arena, const void *const *in, void *const *out)
+{
+    (void)arena;
+    const int8_t *r = in[0];
+    const uint8_t *image = in[1];
+    float *y = out[0];
+    int32_t *sums = out[1], n = 0;
+    for (int i = 0; i < 48; i++) y[i] = 0.5f * (float)(r[i] + 28) + (float)image[i], n += r[i];
+    sums[0] = n;
+    return n == 48 * 127 ? 7 : 0; /* an image that is all white fails on purpose */
+}
+""",
+    "edgec_model.c": """#include "ek_model.h"
+int edgec_shift_run(void *arena, const void *const *in, void *const *out);
+int edgec_relu_run(void *arena, const void *const *in, void *const *out);
+int edgec_mix_run(void *arena, const void *const *in, void *const *out);
+#ifdef EK_PROGRAM
+static _Alignas(64) unsigned char t0[48], t1[48], t2[48], t3[192], t4[4];
+#else
+#define t0 NULL
+#define t1 NULL
+#define t2 NULL
+#define t3 NULL
+#define t4 NULL
+#endif
+static const ek_tensor tensors[] = {
+    { "image", "|u1", 4, { 1, 4, 4, 3 }, 48, t0 },  { "q", "|i1", 4, { 1, 4, 4, 3 }, 48, t1 },
+    { "r", "|i1", 4, { 1, 4, 4, 3 }, 48, t2 },      { "out", "<f4", 4, { 1, 4, 4, 3 }, 192, t3 },
+    { "sums", "<i4", 1, { 1 }, 4, t4 },
+};
+static const int i0[] = { 0 }, i1[] = { 1 }, i2[] = { 2 }, i20[] = { 2, 0 }, i34[] = { 3, 4 };
+static const ek_segment segments[] = {
+    { "shift", "cpu", 1, 1, i0, i1, 64, edgec_shift_run },
+    { "relu", "edgetpu", 1, 1, i1, i2, 0, edgec_relu_run },
+    { "mix", "cpu", 2, 2, i20, i34, 0, edgec_mix_run },
+};
+const ek_model edgec_model = { "tiny", 5, tensors, 3, segments, 1, 2, i0, i34 };
+""",
+}
+
+Array = NDArray[Any]
+
+
+def reference(image: Array) -> dict[str, Array]:
+    """numpy's answer."""
+    r = np.maximum(image.astype(np.int32) - 128, ZERO)
+    out = np.float32(SCALE) * (r - ZERO).astype(np.float32) + image.astype(np.float32)
+    return {"out": out, "sums": np.array([r.sum()], np.int32)}
+
+
+def image(seed: int = 0) -> Array:
+    return np.random.default_rng(seed).integers(0, 256, SHAPE, np.uint8)
+
+
+def manifest() -> dict[str, Any]:
+    """Without libraries and programs, which a test adds when it has built them."""
+    quant = {"scale": [SCALE], "zero_point": [ZERO], "axis": None}
+    return {
+        "edgec": "0.1.0",
+        "name": "tiny",
+        "target": "pi4+coral",
+        "board": "pi4",
+        "inputs": ["image"],
+        "outputs": ["out", "sums"],
+        "tensors": {
+            "image": {"shape": list(SHAPE), "dtype": "|u1", "quant": {"scale": [1.0], "zero_point": [0], "axis": None}},
+            "q": {"shape": list(SHAPE), "dtype": "|i1", "quant": quant},
+            "r": {"shape": list(SHAPE), "dtype": "|i1", "quant": quant},
+            "out": {"shape": list(SHAPE), "dtype": "<f4", "quant": None},
+            "sums": {"shape": [1], "dtype": "<i4", "quant": None},
+        },
+        "segments": [
+            {"name": "shift", "place": "cpu", "inputs": ["image"], "outputs": ["q"], "arena": 64, "macs": 0},
+            {"name": "relu", "place": "edgetpu", "inputs": ["q"], "outputs": ["r"], "arena": 0, "macs": 0, "est_ms": 0.25},
+            {"name": "mix", "place": "cpu", "inputs": ["r", "image"], "outputs": ["out", "sums"], "arena": 0, "macs": 48},
+        ],
+        "libraries": {},
+        "programs": {},
+        "labels": None,
+        "preprocess": None,
+        "toolchain": {"cc": "test"},
+        "verification": {},
+    }
+
+
+def write_sources(folder: Path) -> list[str]:
+    for name, text in SOURCES.items():
+        (folder / name).write_text(text)
+    return [str(folder / name) for name in SOURCES]
+
+
+def zig(*args: str) -> None:
+    """`zig cc`, with zig's own cache where a first libc build is found again."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "edgec" / "zig"
+    env = {**os.environ, "ZIG_GLOBAL_CACHE_DIR": os.environ.get("ZIG_GLOBAL_CACHE_DIR", str(cache))}
+    _call([sys.executable, "-m", "ziglang", "cc", *args], env)
+
+
+def _call(command: list[str], env: dict[str, str] | None = None) -> None:
+    done = subprocess.run(command, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, f"{' '.join(command)}\n{done.stderr}"
+
+
+@lru_cache(maxsize=1)
+def host_cc() -> str | None:
+    return shutil.which("gcc") or shutil.which("cc")
+
+
+def build_library(folder: Path) -> Path:
+    """libmodel.so for this machine."""
+    out = folder / "libmodel.so"
+    args = [*WARNINGS, "-I", str(CSRC), "-shared", "-fPIC", *write_sources(folder), "-o", str(out)]
+    if cc := host_cc():
+        _call([cc, *args])
+    else:
+        zig(*args)
+    return out
+
+
+def build_program(folder: Path, target: str | None = None) -> Path:
+    """The bench program, for this machine or statically for an ARM target."""
+    out = folder / "main"
+    args = [*WARNINGS, "-DEK_PROGRAM", "-I", str(CSRC), *write_sources(folder), str(CSRC / "main.c"), "-o", str(out)]
+    if target is not None:
+        triple, cpu = ARM_TARGETS[target]
+        zig("-target", triple, f"-mcpu={cpu}", "-static", *args)
+    elif cc := host_cc():
+        _call([cc, *args])
+    else:
+        zig(*args)
+    return out
+
+
+def parts(library: Path | None = None, programs: dict[str, Path] | None = None) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """What write_bundle wants: the manifest and the files."""
+    m, files = manifest(), {"src/mix.c": SOURCES["mix.c"].encode()}
+    if library is not None:
+        name = f"lib/{machine_target()}/libmodel.so"
+        m["libraries"][machine_target()] = name
+        files[name] = library.read_bytes()
+    for target, program in (programs or {}).items():
+        m["programs"][target] = f"bin/{target}/main"
+        files[f"bin/{target}/main"] = program.read_bytes()
+    return m, files
