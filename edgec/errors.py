@@ -7,6 +7,7 @@ from edgec_runtime.errors import (
     InputError,
     ToolError,
     UnsupportedError,
+    did_you_mean,
 )
 
 
@@ -22,4 +23,5 @@ __all__ = [
     "InternalError",
     "ToolError",
     "UnsupportedError",
+    "did_you_mean",
 ]

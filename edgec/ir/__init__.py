@@ -2,7 +2,7 @@
 
 from edgec.ir.build import Builder
 from edgec.ir.graph import Graph, Op, Value
-from edgec.ir.interp import interp
+from edgec.ir.interp import fold, interp
 from edgec.ir.opdef import (
     CEmitter,
     OnnxNode,
@@ -35,6 +35,7 @@ __all__ = [
     "TfliteOp",
     "Value",
     "edgetpu_rule",
+    "fold",
     "interp",
     "parse",
     "print_graph",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -24,6 +24,10 @@ class Builder:
         name = unique(base or "t", self._names.__contains__)
         self._names.add(name)
         return name
+
+    def reserve(self, names: Iterable[str]) -> None:
+        """Keep these names for values that will be renamed to them."""
+        self._names.update(names)
 
     def input(self, name: str, type_: TensorType) -> Value:
         """A new graph input."""

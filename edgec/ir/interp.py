@@ -45,3 +45,15 @@ def run_op(op: Op, env: Mapping[Value, Array]) -> list[Array]:
         assert y.shape == v.type.shape, f"{op!r}: ref gives shape {y.shape}"
         assert y.dtype == v.type.np_dtype, f"{op!r}: ref gives {y.dtype}"
     return results
+
+
+def fold(op: Op) -> bool:
+    """Turn the results of an op whose inputs are all constant into constants; tells whether it could.
+
+    The caller takes the op out of its graph.
+    """
+    if not op.inputs or any(v.const is None for v in op.inputs):
+        return False
+    for v, array in zip(op.outputs, run_op(op, {}), strict=True):
+        v.const = np.asarray(array, order="C")
+    return True

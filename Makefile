@@ -1,0 +1,51 @@
+# make demo   the main job on the fixture network, on an emulated Pi 4
+# make test   all tests (fast and emulated groups); make check: format, lint, types and the fast tests
+# Both set up what they need: .venv, and Debian packages where root allows it.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+FIXTURES := build/venv-fixtures
+
+.PHONY: setup system demo test check lint types fast models-table fixtures clean
+
+setup: system $(STAMP)
+
+system:
+	@tools/system-packages.sh
+
+$(STAMP): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet -e '.[dev]'
+	@tools/tflite-runtime-env.sh $(PYTHON)
+	@touch $(STAMP)
+
+demo: setup
+	$(BIN)/edgec demo --out build/demo
+
+test: setup
+	$(BIN)/python -m pytest -n 2 -rs
+
+check: setup lint types fast
+
+lint:
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types:
+	$(BIN)/mypy edgec partitioner/edgec_partitioner runtime/edgec_runtime devices/edgec_devices
+
+fast:
+	$(BIN)/python -m pytest -n 2 -rs -m "not slow and not arm and not shared"
+
+models-table: setup
+	$(BIN)/python tests/tables/models_table.py
+
+fixtures:
+	$(PYTHON) -m venv $(FIXTURES)
+	$(FIXTURES)/bin/python -m pip install --quiet -r fixtures/requirements.txt
+	$(FIXTURES)/bin/python fixtures/make.py
+
+clean:
+	rm -rf build .venv .venv-tflite-runtime

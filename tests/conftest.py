@@ -1,0 +1,55 @@
+"""Shared fixtures: golden files, the data folder, loud skips."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SHARED = Path(os.environ.get("EDGEC_SHARED") or ROOT.parent / "shared")
+
+_NEEDS = {
+    "cc": ("gcc", "no C compiler: install gcc"),
+    "arm": ("qemu-aarch64", "no qemu-aarch64: install qemu-user"),
+}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="write the golden files instead of comparing")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A test whose need is not met is skipped with the reason, which -rs prints at the end."""
+    for item in items:
+        for marker, (program, reason) in _NEEDS.items():
+            if item.get_closest_marker(marker) and shutil.which(program) is None:
+                item.add_marker(pytest.mark.skip(reason=reason))
+        if item.get_closest_marker("shared") and not (SHARED / "models").is_dir():
+            item.add_marker(pytest.mark.skip(reason=f"no data folder at {SHARED}: set EDGEC_SHARED"))
+
+
+@pytest.fixture
+def shared() -> Path:
+    """The data folder."""
+    return SHARED
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """golden(text, suffix): text equals the file named after the test, or --update-golden writes it."""
+
+    def check(text: str, suffix: str) -> None:
+        name = request.node.name.replace("[", "-").replace("]", "")
+        path = ROOT / "tests" / "golden" / f"{name}{suffix}"
+        if request.config.getoption("--update-golden"):
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
+            return
+        assert path.exists(), f"{path} is missing: run pytest --update-golden and look at it"
+        assert text == path.read_text(), f"{path.name} changed: if meant, run pytest --update-golden"
+
+    return check
