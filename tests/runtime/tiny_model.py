@@ -129,8 +129,8 @@ def manifest() -> dict[str, Any]:
         },
         "segments": [
             {"name": "shift", "place": "cpu", "inputs": ["image"], "outputs": ["q"], "arena": 64, "macs": 0},
-            {"name": "relu", "place": "edgetpu", "inputs": ["q"], "outputs": ["r"], "arena": 0, "macs": 0, "est_ms": 0.25},
-            {"name": "mix", "place": "cpu", "inputs": ["r", "image"], "outputs": ["out", "sums"], "arena": 0, "macs": 48},
+            {"name": "relu", "place": "edgetpu", "inputs": ["q"], "outputs": ["r"], "est_ms": 0.25},
+            {"name": "mix", "place": "cpu", "inputs": ["r", "image"], "outputs": ["out", "sums"], "macs": 48},
         ],
         "libraries": {},
         "programs": {},
@@ -189,7 +189,9 @@ def build_program(folder: Path, target: str | None = None) -> Path:
     return out
 
 
-def parts(library: Path | None = None, programs: dict[str, Path] | None = None) -> tuple[dict[str, Any], dict[str, bytes]]:
+def parts(
+    library: Path | None = None, programs: dict[str, Path] | None = None
+) -> tuple[dict[str, Any], dict[str, bytes]]:
     """What write_bundle wants: the manifest and the files."""
     m, files = manifest(), {"src/mix.c": SOURCES["mix.c"].encode()}
     if library is not None:

@@ -10,16 +10,22 @@ typedef struct {
     int dim[6], stride[6];
 } ek_gather_t;
 
-#define EK_GATHER(NAME, T)                                                                  \
-    EK_KERNEL void NAME(const T *x, T *y, const ek_gather_t *p) {                           \
-        EK_FOR_ND(p->dim, i, j, k, l, m) {                                                  \
-            const T *row = x + EK_AT_ND(p->stride, i, j, k, l, m);                          \
-            for (int o = 0; o < p->dim[5]; o++) *y++ = row[(ptrdiff_t)o * p->stride[5]];    \
-        }                                                                                   \
+#define EK_GATHER(NAME, T)                                                                   \
+    EK_KERNEL void NAME(const T *x, T *y, const ek_gather_t *p) {                            \
+        EK_FOR_ND(p->dim, i, j, k, l, m) {                                                   \
+            const T *row = x + EK_AT_ND(p->stride, i, j, k, l, m);                           \
+            if (p->stride[5] == 1) {                                                         \
+                memcpy(y, row, (size_t)p->dim[5] * sizeof(T));                               \
+                y += p->dim[5];                                                              \
+            } else {                                                                         \
+                for (int o = 0; o < p->dim[5]; o++) *y++ = row[(ptrdiff_t)o * p->stride[5]]; \
+            }                                                                                \
+        }                                                                                    \
     }
 EK_GATHER(ek_gather_f32, float)
 EK_GATHER(ek_gather_s8, int8_t)
 EK_GATHER(ek_gather_u8, uint8_t)
+EK_GATHER(ek_gather_s16, int16_t)
 EK_GATHER(ek_gather_s32, int32_t)
 EK_GATHER(ek_gather_s64, int64_t)
 

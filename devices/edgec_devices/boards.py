@@ -1,0 +1,126 @@
+"""Boards: one TOML file each in profiles/.  A new file is a new board; there is no list to extend."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from edgec_runtime.errors import InputError, did_you_mean
+from edgec_runtime.session import machine_target
+
+PROFILES = Path(__file__).parent / "profiles"
+CORAL_LINKS = ("usb2", "usb3", "pcie")
+
+
+@dataclass(frozen=True)
+class ArchTarget:
+    """One kind of code a board runs.  `library` and `program` are zig's triples; `mcpu` is zig's name for the CPU.
+
+    qemu, qemu_cpu: the user-mode emulator that runs such a program, and its -cpu.
+    """
+
+    name: str
+    library: str
+    program: str
+    mcpu: str
+    qemu: str
+    qemu_cpu: str
+
+
+@dataclass(frozen=True)
+class Board:
+    """Facts about a board, as published or read on it.
+
+    coral: how an Edge TPU is attached, "usb2", "usb3" or "pcie".  ipc: instructions per cycle of our generated C, which
+    turns counted instructions into an estimate (links/emulated.py says how good it is).
+    """
+
+    name: str
+    model: str
+    targets: tuple[ArchTarget, ...]
+    clock_ghz: float
+    cores: int
+    l1d_kib: int
+    l1i_kib: int
+    l2_kib: int
+    l3_kib: int
+    coral: str
+    ipc: float
+    cpuinfo: dict[str, Any] = field(default_factory=dict)
+
+    @staticmethod
+    def load(name: str) -> Board:
+        """The board of profiles/<name>.toml.  Raises InputError with the nearest name for any other."""
+        known = boards()
+        if name not in known:
+            raise InputError(f'there is no board "{name}"{did_you_mean(name, known)}', hint=f"use {', '.join(known)}")
+        with (PROFILES / f"{name}.toml").open("rb") as f:
+            facts = tomllib.load(f)
+        targets = tuple(_target(t) for t in facts.pop("targets"))
+        if name == "host":
+            targets = tuple(t for t in targets if t.name == machine_target())
+            if not targets:
+                raise InputError(
+                    f'edgec has no target for this machine, {machine_target()}, so none for "host"',
+                    hint="compile for a board, for example --target pi4",
+                )
+        board = Board(name=name, targets=targets, **facts)
+        assert board.coral in CORAL_LINKS, f"{name}.toml: {board.coral}"
+        return board
+
+    def target(self, name: str | None = None) -> ArchTarget:
+        """The target of this name, or the board's first and best."""
+        for t in self.targets:
+            if name in (None, t.name):
+                return t
+        names = [t.name for t in self.targets]
+        raise InputError(
+            f'{self.name} does not run "{name}"{did_you_mean(str(name), names)}', hint=f"use {', '.join(names)}"
+        )
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a bundle is compiled for: a board, with or without a Coral Edge TPU."""
+
+    board: Board
+    coral: bool
+
+    @property
+    def name(self) -> str:
+        """As a person writes it: "pi4+coral"."""
+        return self.board.name + ("+coral" if self.coral else "")
+
+    @staticmethod
+    def parse(text: str) -> Target:
+        """ "pi4" or "pi4+coral".  Raises InputError for anything else."""
+        board, plus, extra = text.strip().partition("+")
+        if plus and extra != "coral":
+            raise InputError(
+                f'"{text}" is no target: "+{extra}" is not known{did_you_mean(extra, ["coral"])}',
+                hint=f"use {board} or {board}+coral",
+            )
+        return Target(Board.load(board), bool(plus))
+
+
+def boards() -> tuple[str, ...]:
+    """The names of all boards, sorted."""
+    return tuple(sorted(p.stem for p in PROFILES.glob("*.toml")))
+
+
+def _target(facts: dict[str, str]) -> ArchTarget:
+    plain = facts.pop("mcpu_without_avx2", None)
+    if plain is not None and not _has_avx2():
+        facts["mcpu"] = plain
+    return ArchTarget(**facts)
+
+
+def _has_avx2() -> bool:
+    """Whether this x86 runs x86_64_v3; yes where /proc does not say."""
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return True
+    return "flags" not in text or " avx2 " in text

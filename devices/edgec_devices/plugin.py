@@ -1,0 +1,46 @@
+"""Builds csrc/insn_count.c, the plugin for QEMU, once per compiler and source."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from edgec_runtime import ToolError
+from edgec_runtime.cache import cache_dir
+
+SOURCE = Path(__file__).parent / "csrc" / "insn_count.c"
+FLAGS = ("-std=c11", "-O2", "-shared", "-fPIC", "-fvisibility=hidden")
+
+
+def host_compilers() -> list[list[str]]:
+    """Commands that compile C for this machine, the quickest first."""
+    found = [[path] for name in ("cc", "gcc", "clang") if (path := shutil.which(name))]
+    if importlib.util.find_spec("ziglang"):
+        found.append([sys.executable, "-m", "ziglang", "cc"])
+    return found
+
+
+def insn_count_plugin() -> Path:
+    """The shared object, built if it is not in the cache yet.  Raises ToolError with the compilers' last words."""
+    text = SOURCE.read_bytes()
+    path = cache_dir("plugins", hashlib.sha256(text + repr(FLAGS).encode()).hexdigest()[:16]) / "insn_count.so"
+    if path.exists():
+        return path
+    said = "no C compiler was found"
+    for compiler in host_compilers():
+        aside = path.with_suffix(f".{os.getpid()}.part")
+        env = {**os.environ}
+        env.setdefault("ZIG_GLOBAL_CACHE_DIR", str(cache_dir("zig")))
+        done = subprocess.run(
+            [*compiler, *FLAGS, str(SOURCE), "-o", str(aside)], env=env, capture_output=True, text=True
+        )
+        if done.returncode == 0:
+            os.replace(aside, path)
+            return path
+        said = f"{' '.join(compiler)}: {done.stderr.strip()[-200:]}"
+    raise ToolError(f"the instruction counter could not be built ({said})", hint="sudo apt-get install gcc")

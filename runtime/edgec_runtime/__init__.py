@@ -1,0 +1,35 @@
+"""edgec_runtime: runs a bundle made by edgec.  numpy is its only hard dependency.
+
+Session("model.edgec").run({"image": array}) is all of it; Bundle and Manifest are for tools.
+"""
+
+from __future__ import annotations
+
+from .bundle import Bundle, write_bundle
+from .errors import BundleError, DeviceError, EdgecError, InputError, ToolError, UnsupportedError
+from .inputs import noise_inputs
+from .manifest import Manifest, Quant, SegmentInfo, TensorInfo
+from .session import Profile, SegmentTime, Session
+from .stats import Summary
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Bundle",
+    "BundleError",
+    "DeviceError",
+    "EdgecError",
+    "InputError",
+    "Manifest",
+    "Profile",
+    "Quant",
+    "SegmentInfo",
+    "SegmentTime",
+    "Session",
+    "Summary",
+    "TensorInfo",
+    "ToolError",
+    "UnsupportedError",
+    "noise_inputs",
+    "write_bundle",
+]

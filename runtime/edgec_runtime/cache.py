@@ -1,0 +1,63 @@
+"""The private folder for what must be a file to be used: libraries, programs, the plugin."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import tempfile
+from pathlib import Path
+
+from .bundle import Bundle
+from .errors import EdgecError
+
+
+def cache_dir(*parts: str) -> Path:
+    """A folder of `$EDGEC_CACHE`, `$XDG_CACHE_HOME/edgec` or `~/.cache/edgec`; made, and private to this user."""
+    base = os.environ.get("EDGEC_CACHE")
+    if not base:
+        base = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "edgec")
+    folder = Path(base, *parts)
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as e:
+        raise EdgecError(
+            f"cannot make the cache folder {folder}: {e.strerror}", hint="set EDGEC_CACHE to a folder you can write to"
+        ) from e
+    return folder
+
+
+def extract(bundle: Bundle, name: str) -> Path:
+    """The bundle's file as an executable file on disk: <cache>/files/<sha256>/<its last name>.
+
+    One that is already there is used only when it is ours and its content still has that hash.
+    """
+    sha256 = bundle.manifest.files[name].sha256
+    folder = cache_dir("files", sha256)
+    path = folder / name.rsplit("/", 1)[-1]
+    _only_ours(folder)
+    if _intact(path, sha256):
+        return path
+    handle, aside = tempfile.mkstemp(dir=str(folder))
+    with os.fdopen(handle, "wb") as f:
+        f.write(bundle.read(name))
+    os.chmod(aside, 0o500)
+    os.replace(aside, path)  # a library that some process has open keeps its old inode
+    return path
+
+
+def _only_ours(folder: Path) -> None:
+    info = folder.lstat()
+    if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid() or info.st_mode & 0o022:
+        raise EdgecError(
+            f"the cache folder {folder} can be changed by others", hint=f"remove it, or set EDGEC_CACHE: rm -r {folder}"
+        )
+
+
+def _intact(path: Path, sha256: str) -> bool:
+    try:
+        if not stat.S_ISREG(path.lstat().st_mode):
+            return False
+        return hashlib.sha256(path.read_bytes()).hexdigest() == sha256
+    except OSError:
+        return False

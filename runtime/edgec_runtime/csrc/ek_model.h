@@ -1,0 +1,55 @@
+/* ek_model.h - what a compiled model looks like from C.
+ *
+ * A program (main.c, or your own) links the generated files and walks `edgec_model`.  A host that loads libmodel.so
+ * calls `edgec_<segment>_run` directly and brings its own buffers.  Nothing here allocates.
+ */
+#ifndef EK_MODEL_H
+#define EK_MODEL_H
+
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { EK_MAX_RANK = 8 };
+
+/* One tensor that crosses a segment border, dense, row-major, little-endian. */
+typedef struct {
+    const char *name;
+    const char *dtype;      /* numpy's descr: "<f4", "|i1", "|u1", "<i4", "<i8", "|b1" */
+    int rank;               /* 0 (a scalar) to EK_MAX_RANK */
+    int shape[EK_MAX_RANK]; /* the first `rank` entries */
+    size_t bytes;
+    void *data;             /* the program's static buffer; NULL in the shared library */
+} ek_tensor;
+
+/* One generated C file.  Also the segments placed on the Edge TPU have one: the bit-identical twin of their .tflite. */
+typedef struct {
+    const char *name;
+    const char *place;      /* "cpu" or "edgetpu" */
+    int n_inputs, n_outputs;
+    const int *inputs, *outputs; /* indices into ek_model.tensors */
+    size_t arena_bytes;
+    /* in[i] and out[i] point to tensors inputs[i] and outputs[i].  arena: `arena_bytes` of scratch, aligned to 64 bytes,
+     * or NULL for the segment's own static one (then the call is not reentrant).  Returns 0 when all went well. */
+    int (*run)(void *arena, const void *const *in, void *const *out);
+} ek_segment;
+
+/* Segments are in execution order: each reads model inputs and what earlier ones wrote. */
+typedef struct {
+    const char *name;
+    int n_tensors;
+    const ek_tensor *tensors;
+    int n_segments;
+    const ek_segment *segments;
+    int n_inputs, n_outputs;
+    const int *inputs, *outputs; /* indices into tensors */
+} ek_model;
+
+extern const ek_model edgec_model;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

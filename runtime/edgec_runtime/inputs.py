@@ -1,0 +1,78 @@
+"""What a caller may hand to a model, checked the same way on every device; and noise for those who hand nothing."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import InputError, did_you_mean
+from .manifest import Manifest, TensorInfo
+
+Array = NDArray[Any]
+
+
+def check_inputs(manifest: Manifest, inputs: Mapping[str, Any]) -> List[Array]:
+    """The arrays in the model's order.  Raises InputError for a wrong name, type or shape; nothing is converted."""
+    if not isinstance(inputs, Mapping):
+        raise InputError(
+            f"inputs are a {type(inputs).__name__}, not a dict by name", hint=f'pass {{"{manifest.inputs[0]}": array}}'
+        )
+    for name in inputs:
+        if name not in manifest.inputs:
+            raise InputError(
+                f'the model has no input "{name}"{did_you_mean(str(name), manifest.inputs)}',
+                hint="its inputs are " + ", ".join(str(t) for t in manifest.input_infos()),
+            )
+    return [_check(info, inputs) for info in manifest.input_infos()]
+
+
+def _check(info: TensorInfo, inputs: Mapping[str, Any]) -> Array:
+    if info.name not in inputs:
+        raise InputError(f'the input "{info.name}" is missing', hint=f"give an array {info.dtype} {info.shape}")
+    array = np.asarray(inputs[info.name])
+    if array.dtype != info.numpy_dtype:
+        what = f'the input "{info.name}" is {info.numpy_dtype.name}, not {array.dtype.name}'
+        raise InputError(what, hint=_dtype_hint(info, array))
+    if array.shape != info.shape:
+        hint = f"resize or reshape the array to {info.shape}"
+        if array.shape == info.shape[1:] and info.shape[0] == 1:
+            hint = "add the batch axis: array[None]"
+        raise InputError(f'the input "{info.name}" has shape {info.shape}, not {array.shape}', hint=hint)
+    return array
+
+
+def _dtype_hint(info: TensorInfo, array: Array) -> str:
+    kind = info.numpy_dtype.name
+    if array.dtype.kind == "f" and info.numpy_dtype.kind in "iu" and info.quant is not None:
+        limits = np.iinfo(info.numpy_dtype)
+        scale, zero = info.quant.scale[0], info.quant.zero_point[0]
+        return (
+            f"the model is quantized: pass np.clip(np.round(x / {scale:.9g}) + {zero}, {limits.min}, {limits.max})"
+            f'.astype("{kind}")'
+        )
+    return f'convert it: array.astype("{kind}")'
+
+
+def noise_inputs(manifest: Manifest) -> Dict[str, Array]:
+    """Reproducible inputs, byte for byte those that `main` makes when it gets no --input (see fill_noise there)."""
+    return {t.name: _noise(t, i) for i, t in enumerate(manifest.input_infos())}
+
+
+def _noise(info: TensorInfo, index: int) -> Array:
+    n = info.nbytes // info.numpy_dtype.itemsize
+    i = np.arange(1, n + 1, dtype=np.uint32)
+    seed = np.uint32((index + 1) * 2246822519 & 0xFFFFFFFF)
+    h = (i * np.uint32(2654435761)) ^ seed
+    h = (h ^ (h >> np.uint32(15))) * np.uint32(2246822519)
+    h = (h ^ (h >> np.uint32(13))) * np.uint32(3266489917)
+    h = h ^ (h >> np.uint32(16))
+    if info.dtype == "<f4":
+        flat: Array = (h >> np.uint32(8)).astype(np.float32) / np.float32(8388608) - np.float32(1)
+    elif info.dtype == "|b1":
+        flat = (h >> np.uint32(31)).astype(np.bool_)
+    else:
+        flat = (h >> np.uint32(24)).astype(np.uint8)
+        flat = flat.view(np.int8) if info.dtype == "|i1" else flat.astype(info.numpy_dtype)
+    return flat.reshape(info.shape)

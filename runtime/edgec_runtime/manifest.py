@@ -1,0 +1,308 @@
+"""manifest.json of a bundle as frozen dataclasses, parsed with every fact checked (the format: docs/bundle.md).
+
+Nothing here touches files; `bundle.py` does.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Dict, List, Mapping, NoReturn, Optional, Set, Tuple
+
+import numpy as np
+
+from .errors import BundleError
+
+SCHEMA = 1
+MAX_RANK = 8
+MAX_TENSOR_BYTES = 1 << 30
+DTYPES = ("<f4", "|i1", "|u1", "<i4", "<i8", "|b1")
+PLACES = ("cpu", "edgetpu")
+
+_SEGMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class Quant:
+    """real = scale * (q - zero_point).  One entry each, or one per index along `axis`."""
+
+    scale: Tuple[float, ...]
+    zero_point: Tuple[int, ...]
+    axis: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """A tensor that crosses a segment border.  dtype is numpy's descr, for example "<f4"."""
+
+    name: str
+    shape: Tuple[int, ...]
+    dtype: str
+    quant: Optional[Quant] = None
+
+    @property
+    def numpy_dtype(self) -> np.dtype[Any]:
+        """The dtype as numpy has it."""
+        return np.dtype(self.dtype)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the dense tensor."""
+        return math.prod(self.shape) * self.numpy_dtype.itemsize
+
+    def __str__(self) -> str:
+        return f'"{self.name}" {self.dtype} {self.shape}'
+
+
+@dataclass(frozen=True)
+class SegmentInfo:
+    """One piece of the model.  arena: bytes of scratch its C wants.  est_ms: the cost model's time on the Edge TPU."""
+
+    name: str
+    place: str
+    inputs: Tuple[str, ...]
+    outputs: Tuple[str, ...]
+    arena: int = 0
+    macs: int = 0
+    tflite: Optional[str] = None
+    edgetpu: Optional[str] = None
+    est_ms: Optional[float] = None
+
+    @property
+    def symbol(self) -> str:
+        """The C function in the bundle's libraries."""
+        return f"edgec_{self.name}_run"
+
+
+@dataclass(frozen=True)
+class FileInfo:
+    """Of one file in the bundle."""
+
+    sha256: str
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """A checked manifest: every name it mentions exists, and the segments are in a possible order."""
+
+    schema: int
+    edgec: str
+    name: str
+    target: str
+    board: str
+    inputs: Tuple[str, ...]
+    outputs: Tuple[str, ...]
+    tensors: Mapping[str, TensorInfo]
+    segments: Tuple[SegmentInfo, ...]
+    libraries: Mapping[str, str]
+    programs: Mapping[str, str]
+    files: Mapping[str, FileInfo]
+    labels: Optional[Tuple[str, ...]]
+    preprocess: Optional[Mapping[str, Any]]
+    toolchain: Mapping[str, Any]
+    verification: Mapping[str, Any]
+
+    def input_infos(self) -> Tuple[TensorInfo, ...]:
+        """The model's inputs, in order."""
+        return tuple(self.tensors[n] for n in self.inputs)
+
+    def output_infos(self) -> Tuple[TensorInfo, ...]:
+        """The model's outputs, in order."""
+        return tuple(self.tensors[n] for n in self.outputs)
+
+
+class _Reader:
+    """Takes typed values out of a JSON object and says which one is wrong."""
+
+    def __init__(self, value: Any, where: str) -> None:
+        self.where = where
+        if not isinstance(value, dict):
+            self.bad("is not an object", value)
+        self.value: Dict[str, Any] = value
+
+    def bad(self, what: str, seen: Any = None) -> NoReturn:
+        text = "" if seen is None else f": {seen!r:.80}"
+        raise BundleError(
+            f"the manifest's {self.where} {what}{text}",
+            at="manifest.json",
+            hint="compile the model again with the same version of edgec",
+        )
+
+    def get(self, key: str, kind: Any, default: Any = ...) -> Any:
+        """self[key], checked to be of this type (or tuple of types); bool does not pass for int."""
+        if key not in self.value or (self.value[key] is None and default is not ...):
+            if default is ...:
+                self.bad(f'has no "{key}"')
+            return default
+        found = self.value[key]
+        if not isinstance(found, kind) or (isinstance(found, bool) and kind is not bool):
+            self.bad(f'has an impossible "{key}"', found)
+        return found
+
+    def count(self, key: str, default: Any = ...) -> int:
+        found: int = self.get(key, int, default)
+        if not 0 <= found <= MAX_TENSOR_BYTES << 20:
+            self.bad(f'has an impossible "{key}"', found)
+        return found
+
+    def strings(self, key: str) -> Tuple[str, ...]:
+        found = self.get(key, list)
+        if not all(isinstance(s, str) for s in found):
+            self.bad(f'has an impossible "{key}"', found)
+        return tuple(found)
+
+    def members(self, key: str) -> List[Tuple[str, "_Reader"]]:
+        return [(k, _Reader(v, f'{key} "{k}"')) for k, v in self.get(key, dict).items()]
+
+
+def parse_manifest(data: bytes) -> Manifest:
+    """The manifest of these bytes of JSON.  Raises BundleError with the first thing that is wrong."""
+    try:
+        text = data.decode("utf-8")
+        return check_manifest(json.loads(text, parse_constant=_no_constant, object_pairs_hook=_no_twins))
+    except (ValueError, RecursionError) as e:
+        raise BundleError(f"the manifest is not JSON: {e}", at="manifest.json", hint="copy the bundle again") from e
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a number of JSON")
+
+
+def _no_twins(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key appears twice in one object")
+    return found
+
+
+def check_manifest(value: Any) -> Manifest:
+    """The manifest of a decoded JSON value."""
+    top = _Reader(value, "top level")
+    schema = top.get("schema", int)
+    if schema != SCHEMA:
+        raise BundleError(
+            f"the bundle has schema {schema}, this runtime reads {SCHEMA}",
+            at="manifest.json",
+            hint="compile the model again, or install the edgec-runtime of the version that made it",
+        )
+    labels = top.strings("labels") if top.value.get("labels") is not None else None
+    manifest = Manifest(
+        schema=schema,
+        edgec=top.get("edgec", str),
+        name=top.get("name", str),
+        target=top.get("target", str),
+        board=top.get("board", str),
+        inputs=top.strings("inputs"),
+        outputs=top.strings("outputs"),
+        tensors=MappingProxyType({k: _tensor(k, r) for k, r in top.members("tensors")}),
+        segments=tuple(_segment(_Reader(s, f"segments[{i}]")) for i, s in enumerate(top.get("segments", list))),
+        libraries=MappingProxyType(_paths(top, "libraries")),
+        programs=MappingProxyType(_paths(top, "programs")),
+        files=MappingProxyType({k: _file(r) for k, r in top.members("files")}),
+        labels=labels,
+        preprocess=top.get("preprocess", dict, None),
+        toolchain=top.get("toolchain", dict, {}),
+        verification=top.get("verification", dict, {}),
+    )
+    _check_flow(manifest, top)
+    _check_paths(manifest, top)
+    return manifest
+
+
+def _tensor(name: str, r: _Reader) -> TensorInfo:
+    shape, dtype = r.get("shape", list), r.get("dtype", str)
+    if dtype not in DTYPES:
+        r.bad(f'has a "dtype" that is none of {", ".join(DTYPES)}', dtype)
+    if len(shape) > MAX_RANK or not all(type(n) is int and 0 < n <= MAX_TENSOR_BYTES for n in shape):
+        r.bad('has an impossible "shape"', shape)
+    quant = _quant(_Reader(r.value["quant"], f"{r.where}.quant"), shape) if r.value.get("quant") is not None else None
+    info = TensorInfo(name, tuple(shape), dtype, quant)
+    if info.nbytes > MAX_TENSOR_BYTES:
+        r.bad(f"is larger than {MAX_TENSOR_BYTES} bytes", shape)
+    return info
+
+
+def _quant(r: _Reader, shape: List[int]) -> Quant:
+    scale, zero, axis = r.get("scale", list), r.get("zero_point", list), r.get("axis", int, None)
+    if axis is not None and not 0 <= axis < len(shape):
+        r.bad('has an impossible "axis"', axis)
+    if len(scale) != (1 if axis is None else shape[axis]) or len(zero) != len(scale):
+        r.bad('has a "scale" and "zero_point" that do not fit the shape', [len(scale), len(zero)])
+    if not all(type(s) in (float, int) and 0 < s < math.inf for s in scale):
+        r.bad('has an impossible "scale"', scale)
+    if not all(type(z) is int for z in zero):
+        r.bad('has an impossible "zero_point"', zero)
+    return Quant(tuple(float(s) for s in scale), tuple(zero), axis)
+
+
+def _segment(r: _Reader) -> SegmentInfo:
+    name, place = r.get("name", str), r.get("place", str)
+    if not _SEGMENT_NAME.fullmatch(name):
+        r.bad('has a "name" that is not a C identifier', name)
+    if place not in PLACES:
+        r.bad('has a "place" that is neither cpu nor edgetpu', place)
+    est = r.get("est_ms", (int, float), None)
+    if est is not None and not 0 <= est < math.inf:
+        r.bad('has an impossible "est_ms"', est)
+    return SegmentInfo(
+        name=name,
+        place=place,
+        inputs=r.strings("inputs"),
+        outputs=r.strings("outputs"),
+        arena=r.count("arena", 0),
+        macs=r.count("macs", 0),
+        tflite=r.get("tflite", str, None),
+        edgetpu=r.get("edgetpu", str, None),
+        est_ms=est,
+    )
+
+
+def _file(r: _Reader) -> FileInfo:
+    sha = r.get("sha256", str)
+    if not _SHA256.fullmatch(sha):
+        r.bad('has a "sha256" that is not 64 hexadecimal digits', sha)
+    return FileInfo(sha, r.count("bytes"))
+
+
+def _paths(top: _Reader, key: str) -> Dict[str, str]:
+    found: Dict[str, Any] = top.get(key, dict, {})
+    for target, path in found.items():
+        if not isinstance(path, str):
+            top.bad(f'has an impossible "{key}"', {target: path})
+    return found
+
+
+def _check_flow(m: Manifest, top: _Reader) -> None:
+    """Every tensor is written once, before it is read."""
+    for n in (*m.inputs, *m.outputs, *(n for s in m.segments for n in (*s.inputs, *s.outputs))):
+        if n not in m.tensors:
+            top.bad("names a tensor that it does not describe", n)
+    names = [s.name for s in m.segments]
+    if len(set(names)) != len(names):
+        top.bad("has two segments of one name", names)
+    if len(set(m.inputs)) != len(m.inputs):
+        top.bad("names an input twice", m.inputs)
+    ready: Set[str] = set(m.inputs)
+    for s in m.segments:
+        for n in s.inputs:
+            if n not in ready:
+                top.bad(f'has a segment "{s.name}" that reads a tensor before it is written', n)
+        for n in s.outputs:
+            if n in ready:
+                top.bad(f'has a segment "{s.name}" that writes a tensor a second time', n)
+            ready.add(n)
+    for n in m.outputs:
+        if n not in ready:
+            top.bad("has an output that nothing writes", n)
+
+
+def _check_paths(m: Manifest, top: _Reader) -> None:
+    named = [p for s in m.segments for p in (s.tflite, s.edgetpu) if p is not None]
+    for path in (*named, *m.libraries.values(), *m.programs.values()):
+        if path not in m.files:
+            top.bad("names a file that the bundle does not have", path)

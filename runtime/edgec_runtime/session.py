@@ -1,0 +1,413 @@
+"""Runs a bundle in this process: C segments through ctypes, Edge TPU segments on the stick or on their C twin."""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+import struct
+import threading
+import time
+import warnings
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Dict, List, Mapping, Optional, Protocol, Tuple, Type, Union
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .bundle import Bundle, PathLike
+from .cache import extract
+from .errors import DeviceError, EdgecError, InputError, did_you_mean
+from .inputs import check_inputs, noise_inputs
+from .interpreters import Interpreter, InterpreterFactory, address, interpreter_factory, load_edgetpu, match_ports
+from .manifest import SegmentInfo, TensorInfo
+
+Array = NDArray[Any]
+TPU_MODES = ("auto", "delegate", "interpreter", "c")
+ALIGN = 64  # of every buffer: a cache line, and more than any vector load needs
+
+
+@dataclass(frozen=True)
+class SegmentTime:
+    """One segment of one run.  backend: "c", "interpreter" or "delegate"."""
+
+    name: str
+    place: str
+    backend: str
+    ns: int
+
+
+@dataclass(frozen=True)
+class Profile:
+    """ns per run: of each segment by name, and of the whole (`total`, which includes what is between them)."""
+
+    segments: Mapping[str, Tuple[int, ...]]
+    total: Tuple[int, ...]
+
+
+def machine_target() -> str:
+    """Whose library this process can load, for example "linux-aarch64"; right for 32 bits on a 64-bit kernel too."""
+    machine = platform.machine().lower()
+    bits = struct.calcsize("P") * 8
+    if machine in ("aarch64", "arm64") or machine.startswith("armv"):
+        machine = "aarch64" if bits == 64 else "armv7"
+    elif machine in ("amd64", "x86_64", "x86-64"):
+        machine = "x86_64" if bits == 64 else "i686"
+    return f"{platform.system().lower()}-{machine}"
+
+
+class _Backend(Protocol):
+    kind: str
+
+    def run(self) -> None: ...
+
+
+class Session:
+    """Runs the bundle's segments in order on buffers that are made once.
+
+    tpu: "auto" uses the stick when there is one and the segment was compiled for it, else the segment's C twin;
+    "delegate" insists on the stick; "interpreter" runs the .tflite on LiteRT's or tflite-runtime's reference kernels;
+    "c" never looks for a stick.  interpreter: "litert", "tflite-runtime", or a function that makes one.
+
+    One run at a time: concurrent calls wait for each other.  Raises BundleError, InputError or DeviceError.
+    """
+
+    def __init__(
+        self,
+        bundle: Union[PathLike, Bundle],
+        *,
+        tpu: str = "auto",
+        interpreter: Union[str, InterpreterFactory, None] = None,
+    ) -> None:
+        if tpu not in TPU_MODES:
+            what = f'tpu="{tpu}" is no way to run{did_you_mean(tpu, TPU_MODES)}'
+            raise InputError(what, hint="use " + ", ".join(TPU_MODES))
+        self._owns_bundle = not isinstance(bundle, Bundle)
+        self.bundle = bundle if isinstance(bundle, Bundle) else Bundle.open(bundle)
+        self.manifest = self.bundle.manifest
+        self.tpu = tpu
+        self._interpreter = interpreter
+        self._lock = threading.Lock()
+        self._library: Optional[ctypes.CDLL] = None
+        self._arena: Optional[Array] = None
+        self._buffers: Dict[str, Array] = {}
+        self._retired: List[_Backend] = []
+        self._warned = False
+        self._closed = False
+        try:
+            self._backends: List[_Backend] = self._build()
+        except BaseException:
+            self.close()
+            raise
+
+    # ---- what callers use ------------------------------------------------------------------------------------------
+
+    @property
+    def inputs(self) -> Tuple[TensorInfo, ...]:
+        """The model's inputs, in order."""
+        return self.manifest.input_infos()
+
+    @property
+    def outputs(self) -> Tuple[TensorInfo, ...]:
+        """The model's outputs, in order."""
+        return self.manifest.output_infos()
+
+    @property
+    def backends(self) -> Dict[str, str]:
+        """Segment name → "c", "interpreter" or "delegate", as they run now."""
+        return {s.name: b.kind for s, b in zip(self.manifest.segments, self._backends)}
+
+    def run(self, inputs: Mapping[str, Any], *, timings: Optional[List[SegmentTime]] = None) -> Dict[str, Array]:
+        """One inference.  inputs: by name, of exactly the type and shape of `self.inputs`; returns copies, by name.
+
+        timings: a list that gets one SegmentTime per segment.
+        """
+        arrays = check_inputs(self.manifest, inputs)
+        with self._lock:
+            if self._closed:
+                raise InputError("this session is closed", hint="make a new Session")
+            for info, array in zip(self.inputs, arrays):
+                np.copyto(self._buffers[info.name], array)
+            for i in range(len(self._backends)):
+                start = time.perf_counter_ns()
+                self._step(i)
+                if timings is not None:
+                    segment = self.manifest.segments[i]
+                    ns = time.perf_counter_ns() - start
+                    timings.append(SegmentTime(segment.name, segment.place, self._backends[i].kind, ns))
+            return {info.name: self._buffers[info.name].copy() for info in self.outputs}
+
+    def tensor(self, name: str) -> Array:
+        """A copy of any tensor that crosses a segment border, as the last run left it (to verify, to bisect)."""
+        if name not in self._buffers:
+            raise InputError(f'no tensor "{name}" crosses a segment border', hint="see manifest.tensors")
+        return self._buffers[name].copy()
+
+    def profile(self, inputs: Optional[Mapping[str, Any]] = None, *, runs: int = 50, warmup: int = 3) -> Profile:
+        """Times `runs` inferences after `warmup` untimed ones.  inputs: default is reproducible noise."""
+        given = noise_inputs(self.manifest) if inputs is None else inputs
+        if runs < 1 or warmup < 0:
+            raise InputError(f"cannot time {runs} runs after {warmup}", hint="give runs of 1 or more")
+        for _ in range(warmup):
+            self.run(given)
+        segments: Dict[str, List[int]] = {s.name: [] for s in self.manifest.segments}
+        total = []
+        for _ in range(runs):
+            times: List[SegmentTime] = []
+            start = time.perf_counter_ns()
+            self.run(given, timings=times)
+            total.append(time.perf_counter_ns() - start)
+            for t in times:
+                segments[t.name].append(t.ns)
+        return Profile({name: tuple(ns) for name, ns in segments.items()}, tuple(total))
+
+    def close(self) -> None:
+        """Frees the buffers and interpreters, and the bundle if the session opened it.  May be called twice."""
+        with self._lock:
+            self._closed = True
+            self._backends = []  # first: their pointers go into the buffers
+            self._retired = []
+            self._buffers = {}
+            self._arena = None
+            if self._owns_bundle:
+                self.bundle.close()
+
+    def __enter__(self) -> "Session":
+        return self
+
+    def __exit__(
+        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+    ) -> None:
+        self.close()
+
+    # ---- building ----------------------------------------------------------------------------------------------------
+
+    def _build(self) -> List[_Backend]:
+        """Interpreters first, since their memory may serve as a buffer; then the other buffers; then the C."""
+        found: Dict[str, _InterpreterSegment] = {}
+        for s in self.manifest.segments:
+            if s.place == "edgetpu" and (made := self._on_interpreter(s)) is not None:
+                found[s.name] = made
+        self._adopt(found)
+        for info in self.manifest.tensors.values():
+            if info.name not in self._buffers:
+                self._buffers[info.name] = _aligned(info.nbytes).view(info.numpy_dtype).reshape(info.shape)
+        for one in found.values():
+            one.bind(self._buffers)
+        return [found[s.name] if s.name in found else self._on_c(s) for s in self.manifest.segments]
+
+    def _on_interpreter(self, s: SegmentInfo) -> Optional["_InterpreterSegment"]:
+        """The segment on the stick or the reference kernels, or None where the mode or the device says C."""
+        if self.tpu == "c" or (self.tpu == "auto" and s.edgetpu is None):
+            return None
+        if self.tpu == "interpreter":
+            if s.tflite is None:
+                raise InputError(f'segment "{s.name}" has no .tflite in this bundle', hint='run it with tpu="c"')
+            made = self._factory()(self.bundle.read(s.tflite), None)
+            return _InterpreterSegment(s, self.manifest.tensors, made, "interpreter")
+        if s.edgetpu is None:
+            raise InputError(
+                f'segment "{s.name}" was not compiled for the Edge TPU',
+                hint='compile again where edgetpu_compiler is installed, or run with tpu="auto"',
+            )
+        try:
+            delegate = load_edgetpu(self._interpreter if isinstance(self._interpreter, str) else None)
+            made = self._factory()(self.bundle.read(s.edgetpu), delegate)
+            return _InterpreterSegment(s, self.manifest.tensors, made, "delegate")
+        except DeviceError:
+            if self.tpu == "delegate":
+                raise
+        except (OSError, ValueError, RuntimeError) as e:
+            what = f"the Edge TPU refused the segment: {e}"
+            if self.tpu == "delegate":
+                raise DeviceError(what, at=s.name, hint="plug it in again; see `edgec doctor`") from e
+            self._warn(f"{what}; it runs on the CPU")
+        return None
+
+    def _factory(self) -> InterpreterFactory:
+        if callable(self._interpreter):
+            return self._interpreter
+        return interpreter_factory(self._interpreter)
+
+    def _adopt(self, found: Mapping[str, "_InterpreterSegment"]) -> None:
+        """Lets an interpreter's own memory be the buffer where that is safe, so nothing is copied across the border.
+
+        An output is safe in the memory of the segment that writes it.  An input is where that segment is the only
+        reader: a delegate may scribble over its inputs.  Neither is in an interpreter that moves its tensors.
+        """
+        readers: Dict[str, int] = {}
+        for s in self.manifest.segments:
+            for name in s.inputs:
+                readers[name] = readers.get(name, 0) + 1
+        for name in self.manifest.outputs:
+            readers[name] = readers.get(name, 0) + 1
+        for one in found.values():
+            if not one.stable:
+                continue
+            own = {**one.outputs, **{n: i for n, i in one.inputs.items() if readers[n] == 1}}
+            for name, index in own.items():
+                if name not in self._buffers:
+                    self._buffers[name] = one.lend(name, index)
+
+    def _on_c(self, s: SegmentInfo) -> "_CSegment":
+        if self._library is None:
+            self._library = self._load()
+        if self._arena is None:
+            # One for all: segments run one after the other.  Our own, since a static one is shared by all sessions.
+            self._arena = _aligned(max((g.arena for g in self.manifest.segments), default=0))
+        try:
+            function = getattr(self._library, s.symbol)
+        except AttributeError:
+            raise DeviceError(
+                f"the bundle's library lacks {s.symbol}", at=str(self.bundle.path), hint="compile the model again"
+            ) from None
+        return _CSegment(s, function, self._arena, self._buffers)
+
+    def _load(self) -> ctypes.CDLL:
+        target = machine_target()
+        name = self.manifest.libraries.get(target)
+        if name is None:
+            there = ", ".join(self.manifest.libraries) or "none"
+            raise DeviceError(
+                f"the bundle has no code for this machine, {target}; it has {there}",
+                at=str(self.bundle.path),
+                hint=f"compile with --target host, or run it with --on emulated:{self.manifest.board}",
+            )
+        path = extract(self.bundle, name)
+        try:
+            return ctypes.CDLL(str(path))
+        except OSError as e:
+            raise DeviceError(
+                f"cannot load the bundle's library: {e}", at=str(path), hint="`edgec doctor` shows this machine's libc"
+            ) from e
+
+    # ---- running -----------------------------------------------------------------------------------------------------
+
+    def _step(self, i: int) -> None:
+        backend = self._backends[i]
+        try:
+            backend.run()
+        except (RuntimeError, ValueError, OSError) as e:
+            if backend.kind != "delegate":
+                raise DeviceError(
+                    f"the segment failed: {e}", at=self.manifest.segments[i].name, hint='run it with tpu="c"'
+                ) from e
+            self._stick_is_gone(e)
+            self._backends[i].run()
+
+    def _stick_is_gone(self, error: BaseException) -> None:
+        """All Edge TPU segments go to their C twins.  Their interpreters stay: their memory is in use as buffers."""
+        twins = [self._on_c(s) if b.kind == "delegate" else b for s, b in zip(self.manifest.segments, self._backends)]
+        self._retired = self._backends
+        self._backends = twins
+        self._warn(f"the Edge TPU stopped answering ({error}); its segments run on the CPU until a new Session is made")
+
+    def _warn(self, text: str) -> None:
+        if not self._warned:
+            self._warned = True
+            warnings.warn(text, RuntimeWarning, stacklevel=5)
+
+
+# ---- the two kinds of segment ------------------------------------------------------------------------------------
+
+
+def _aligned(nbytes: int) -> Array:
+    """Zeroed bytes that start on a multiple of ALIGN."""
+    raw = np.zeros(nbytes + ALIGN, np.uint8)
+    start = -raw.ctypes.data % ALIGN
+    return raw[start : start + nbytes]
+
+
+class _CSegment:
+    kind = "c"
+
+    def __init__(self, s: SegmentInfo, function: Any, arena: Array, buffers: Mapping[str, Array]) -> None:
+        self.info = s
+        self._function = function
+        function.restype = ctypes.c_int
+        function.argtypes = [ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_void_p)]
+        self._keep = (arena, [buffers[n] for n in (*s.inputs, *s.outputs)])
+        self._arena = ctypes.c_void_p(arena.ctypes.data if s.arena else None)
+        self._in = _pointers([buffers[n] for n in s.inputs])
+        self._out = _pointers([buffers[n] for n in s.outputs])
+
+    def run(self) -> None:
+        code = self._function(self._arena, self._in, self._out)
+        if code:
+            raise DeviceError(
+                f"the segment's C returned {code}", at=self.info.name, hint="compile the model again, or report this"
+            )
+
+
+def _pointers(arrays: List[Array]) -> Any:
+    return (ctypes.c_void_p * max(1, len(arrays)))(*(a.ctypes.data for a in arrays))
+
+
+class _InterpreterSegment:
+    """An Edge TPU segment on an interpreter.  `inputs` and `outputs`: tensor name → the interpreter's index."""
+
+    def __init__(self, s: SegmentInfo, tensors: Mapping[str, TensorInfo], interpreter: Interpreter, kind: str) -> None:
+        self.kind = kind
+        self.info = s
+        self._tensors = tensors
+        self._interpreter = interpreter
+        interpreter.allocate_tensors()
+        self.inputs = self._ports(interpreter.get_input_details(), s.inputs)
+        self.outputs = self._ports(interpreter.get_output_details(), s.outputs)
+        self._buffers: Mapping[str, Array] = {}
+        self._lent: Dict[str, int] = {}
+        # Once, untimed: the stick takes the weights, and an interpreter that reallocates does it now.
+        before = self._addresses()
+        try:
+            interpreter.invoke()
+        except RuntimeError as e:
+            if kind == "delegate":
+                raise
+            raise DeviceError(f"the segment failed: {e}", at=s.name, hint='run it with tpu="c"') from e
+        self.stable = before == self._addresses()
+
+    def _addresses(self) -> List[int]:
+        return [address(self._interpreter, i) for i in (*self.inputs.values(), *self.outputs.values())]
+
+    def _ports(self, details: List[Mapping[str, Any]], names: Tuple[str, ...]) -> Dict[str, int]:
+        matched = match_ports(details, names)
+        for name, d in zip(names, matched or []):
+            info = self._tensors[name]
+            if np.dtype(d["dtype"]) != info.numpy_dtype or tuple(int(n) for n in d["shape"]) != info.shape:
+                matched = None
+                break
+        if matched is None:
+            seen = ", ".join(f"{d['name']} {np.dtype(d['dtype']).str} {tuple(d['shape'])}" for d in details)
+            wanted = ", ".join(str(self._tensors[n]) for n in names)
+            raise EdgecError(
+                f"the segment's .tflite has the tensors {seen}, the manifest {wanted}",
+                at=self.info.name,
+                hint="compile the model again",
+            )
+        return {n: int(d["index"]) for n, d in zip(names, matched)}
+
+    def lend(self, name: str, index: int) -> Array:
+        """The interpreter's own memory of a tensor, as an array that does not hold a reference to the interpreter."""
+        info = self._tensors[name]
+        self._lent[name] = address(self._interpreter, index)
+        raw = (ctypes.c_uint8 * info.nbytes).from_address(self._lent[name])
+        flat: Array = np.ctypeslib.as_array(raw)
+        return flat.view(info.numpy_dtype).reshape(info.shape)
+
+    def bind(self, buffers: Mapping[str, Array]) -> None:
+        self._buffers = buffers
+
+    def run(self) -> None:
+        """Copies only what does not share memory.  DeviceError when lent memory is no longer where it was."""
+        for name, index in self.inputs.items():
+            if name not in self._lent:
+                self._interpreter.set_tensor(index, self._buffers[name])
+        self._interpreter.invoke()
+        for name, where in self._lent.items():
+            if address(self._interpreter, {**self.inputs, **self.outputs}[name]) != where:
+                raise DeviceError(
+                    f'the interpreter moved "{name}" while it ran', at=self.info.name, hint='run it with tpu="c"'
+                )
+        for name, index in self.outputs.items():
+            if name not in self._lent:
+                np.copyto(self._buffers[name], self._interpreter.get_tensor(index))

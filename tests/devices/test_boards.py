@@ -1,0 +1,107 @@
+"""Board profiles, target names and device URLs."""
+
+from __future__ import annotations
+
+import importlib
+
+import pytest
+from edgec_devices import Board, Target, boards, device_for
+from edgec_runtime import InputError
+from edgec_runtime.session import machine_target
+
+boards_module = importlib.import_module("edgec_devices.boards")  # the package's `boards` is the function in it
+ALL = ("coral-dev-board", "host", "pi-zero2", "pi3", "pi4", "pi5")
+
+
+def test_boards_are_what_is_in_the_folder() -> None:
+    assert boards() == ALL
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_profile_is_complete(name: str) -> None:
+    b = Board.load(name)
+    assert b.name == name
+    assert 0.5 < b.clock_ghz < 6
+    assert 0.2 < b.ipc < 4
+    assert b.l1d_kib <= b.l2_kib
+    assert b.targets[0] == b.target() == b.target(b.targets[0].name)
+    if name == "host":
+        assert [t.name for t in b.targets] == [machine_target()]
+        return
+    assert b.cpuinfo["implementer"] == 0x41
+    assert b.targets[0].library == "aarch64-linux-gnu.2.28"
+    assert b.targets[0].program == "aarch64-linux-musl"
+    assert b.targets[0].qemu_cpu.replace("-", "_") == b.targets[0].mcpu
+    names = [t.name for t in b.targets]
+    assert names == (["linux-aarch64"] if name == "coral-dev-board" else ["linux-aarch64", "linux-armv7"])
+
+
+def test_facts() -> None:
+    assert Board.load("pi4").coral == "usb3"
+    assert Board.load("pi3").coral == Board.load("pi-zero2").coral == "usb2"
+    assert Board.load("coral-dev-board").coral == "pcie"
+    assert "asimddp" in Board.load("pi5").cpuinfo["features"]
+    assert "asimddp" not in Board.load("pi4").cpuinfo["features"]
+
+
+def test_host_without_avx2(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(boards_module, "machine_target", lambda: "linux-x86_64")
+    for avx2, cpu in ((True, "x86_64_v3"), (False, "x86_64_v2")):
+        monkeypatch.setattr(boards_module, "_has_avx2", lambda found=avx2: found)
+        assert Board.load("host").target().mcpu == cpu
+
+
+def test_host_of_a_kind_that_we_do_not_know(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(boards_module, "machine_target", lambda: "linux-riscv64")
+    with pytest.raises(InputError, match="linux-riscv64"):
+        Board.load("host")
+
+
+@pytest.mark.parametrize(("text", "board", "coral"), [("pi4", "pi4", False), ("pi4+coral", "pi4", True)])
+def test_targets(text: str, board: str, coral: bool) -> None:
+    t = Target.parse(text)
+    assert (t.board.name, t.coral, t.name) == (board, coral, text)
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("pi9", 'there is no board "pi9"; did you mean "pi'),
+        ("", 'there is no board ""'),
+        ("../pi4", 'there is no board "../pi4"'),
+        ("pi4+corl", '"+corl" is not known; did you mean "coral"?'),
+        ("pi4+", '"+" is not known'),
+    ],
+)
+def test_targets_that_are_none(text: str, what: str) -> None:
+    with pytest.raises(InputError) as e:
+        Target.parse(text)
+    assert what in e.value.what
+    assert e.value.hint
+
+
+@pytest.mark.parametrize(
+    ("url", "what"),
+    [
+        ("emulatd:pi4", 'did you mean "emulated"'),
+        ("pi4", '"pi4" is no device'),
+        ("__init__:", "is no device"),
+        ("emulated:", "of which board"),
+        ("emulated:pi44", 'did you mean "pi4"'),
+        ("emulated:pi4/linux-armv8", 'did you mean "linux-armv7"'),
+        ("local:fast", "is no way to run"),
+    ],
+)
+def test_urls_that_are_none(url: str, what: str) -> None:
+    with pytest.raises(InputError) as e:
+        device_for(url)
+    assert what in str(e.value)
+
+
+@pytest.mark.parametrize("url", ["local:", "emulated:pi4", "emulated:pi4/linux-armv7"])
+def test_urls(url: str) -> None:
+    assert device_for(url).url == url
+
+
+def test_local_may_be_written_without_its_colon() -> None:
+    assert device_for("local").url == "local:"

@@ -1,0 +1,369 @@
+"""A session: the chain of segments on every backend, what it refuses, what it does when the stick is pulled out."""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+import struct
+import sys
+import threading
+import types
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tiny_model
+from edgec_runtime import (
+    Bundle,
+    BundleError,
+    DeviceError,
+    EdgecError,
+    InputError,
+    SegmentTime,
+    Session,
+    noise_inputs,
+    session,
+    write_bundle,
+)
+from edgec_runtime.interpreters import find_interpreter, interpreter_factory, load_edgetpu
+from fake_interpreter import FakeInterpreter
+from tiny_tflite import relu_tflite
+
+pytestmark = pytest.mark.cc
+
+MODES = [
+    {"tpu": "c"},
+    {"tpu": "auto"},
+    {"tpu": "interpreter"},
+    {"tpu": "interpreter", "interpreter": "litert"},
+    {"tpu": "interpreter", "interpreter": lambda model, delegate: FakeInterpreter()},
+    {"tpu": "interpreter", "interpreter": lambda model, delegate: FakeInterpreter(move=True)},
+    {"tpu": "interpreter", "interpreter": lambda model, delegate: FakeInterpreter(names=("x", "y"))},
+]
+
+
+def check(s: Session, seed: int = 0) -> None:
+    image = tiny_model.image(seed)
+    found, expected = s.run({"image": image}), tiny_model.reference(image)
+    assert list(found) == ["out", "sums"]
+    for name, array in expected.items():
+        np.testing.assert_array_equal(found[name], array)
+        assert found[name].dtype == array.dtype
+
+
+@pytest.fixture
+def stick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if libedgetpu had been found."""
+    monkeypatch.setattr(session, "load_edgetpu", lambda name: object())
+
+
+@pytest.mark.parametrize("mode", MODES, ids=str)
+def test_every_backend_gives_the_same(bundle_path: Path, mode: dict[str, Any]) -> None:
+    with Session(bundle_path, **mode) as s:
+        for seed in range(3):
+            check(s, seed)
+        assert s.backends["shift"] == s.backends["mix"] == "c"
+        assert s.backends["relu"] == ("interpreter" if mode["tpu"] == "interpreter" else "c")
+
+
+def test_tensor_infos(bundle_path: Path) -> None:
+    with Session(bundle_path) as s:
+        assert [(t.name, t.shape, t.dtype) for t in s.inputs] == [("image", (1, 4, 4, 3), "|u1")]
+        assert [t.name for t in s.outputs] == ["out", "sums"]
+
+
+def test_outputs_belong_to_the_caller(bundle_path: Path) -> None:
+    with Session(bundle_path) as s:
+        first = s.run({"image": tiny_model.image(1)})
+        kept = first["out"].copy()
+        s.run({"image": tiny_model.image(2)})
+        np.testing.assert_array_equal(first["out"], kept)
+        first["out"][:] = 0
+    assert first["out"].flags.writeable
+
+
+def test_inputs_need_not_be_contiguous(bundle_path: Path) -> None:
+    image = tiny_model.image()
+    with Session(bundle_path) as s:
+        found = s.run({"image": np.asfortranarray(image)})
+    np.testing.assert_array_equal(found["out"], tiny_model.reference(image)["out"])
+
+
+def test_no_copy_where_memory_is_shared(bundle_path: Path) -> None:
+    fake = FakeInterpreter()
+    with Session(bundle_path, tpu="interpreter", interpreter=lambda model, delegate: fake) as s:
+        check(s)
+        check(s, 1)
+    assert (fake.invokes, fake.sets, fake.gets) == (3, 0, 0)  # the first is the warm-up
+
+
+def test_an_interpreter_that_moves_its_tensors_is_copied(bundle_path: Path) -> None:
+    fake = FakeInterpreter(move=True)
+    with Session(bundle_path, tpu="interpreter", interpreter=lambda model, delegate: fake) as s:
+        check(s)
+        check(s, 1)
+    assert (fake.sets, fake.gets) == (2, 2)
+
+
+def test_an_interpreter_that_moves_lent_memory_later_is_stopped(bundle_path: Path) -> None:
+    fake = FakeInterpreter()
+    with Session(bundle_path, tpu="interpreter", interpreter=lambda model, delegate: fake) as s:
+        check(s)
+        fake.move = True
+        with pytest.raises(DeviceError, match="moved"):
+            check(s)
+
+
+def test_two_sessions_do_not_share_state(bundle_path: Path) -> None:
+    with Session(bundle_path) as a, Session(bundle_path) as b:
+        wrong: list[str] = []
+
+        def work(s: Session, seed: int) -> None:
+            for _ in range(200):
+                try:
+                    check(s, seed)
+                except AssertionError as e:
+                    wrong.append(str(e))
+
+        threads = [threading.Thread(target=work, args=args) for args in ((a, 1), (b, 2), (a, 3))]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+    assert not wrong
+
+
+def test_timings_and_profile(bundle_path: Path) -> None:
+    with Session(bundle_path) as s:
+        times: list[SegmentTime] = []
+        s.run({"image": tiny_model.image()}, timings=times)
+        assert [(t.name, t.place, t.backend) for t in times] == [
+            ("shift", "cpu", "c"),
+            ("relu", "edgetpu", "c"),
+            ("mix", "cpu", "c"),
+        ]
+        assert all(t.ns > 0 for t in times)
+        p = s.profile(runs=4)
+        assert {n: len(ns) for n, ns in p.segments.items()} == {"shift": 4, "relu": 4, "mix": 4}
+        for i in range(4):
+            assert p.total[i] >= sum(ns[i] for ns in p.segments.values())
+        with pytest.raises(InputError, match="cannot time 0"):
+            s.profile(runs=0)
+
+
+# ---- the stick ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("stick")
+def test_the_delegate_is_used_when_there_is_one(bundle_path: Path) -> None:
+    seen = []
+
+    def make(model: bytes, delegate: object) -> FakeInterpreter:
+        seen.append((model, delegate is not None))
+        return FakeInterpreter()
+
+    for tpu in ("auto", "delegate"):
+        with Session(bundle_path, tpu=tpu, interpreter=make) as s:
+            assert s.backends["relu"] == "delegate"
+            check(s)
+    assert seen == [(relu_tflite(), True)] * 2
+
+
+@pytest.mark.usefixtures("stick")
+@pytest.mark.parametrize("fail_at", [2, 3])
+def test_a_stick_that_vanishes(bundle_path: Path, fail_at: int) -> None:
+    fake = FakeInterpreter(fail_at=fail_at)
+    with Session(bundle_path, interpreter=lambda model, delegate: fake) as s:
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            for seed in range(4):
+                check(s, seed)
+        assert ["USB transfer error 5" in str(w.message) for w in warned] == [True]
+        assert s.backends["relu"] == "c"
+    assert fake.invokes == fail_at
+
+
+@pytest.mark.usefixtures("stick")
+def test_a_stick_that_refuses_the_model(bundle_path: Path) -> None:
+    def make(model: bytes, delegate: object) -> FakeInterpreter:
+        raise ValueError("Failed to load delegate")
+
+    with pytest.warns(RuntimeWarning, match="refused the segment"):
+        s = Session(bundle_path, interpreter=make)
+    with s:
+        assert s.backends["relu"] == "c"
+        check(s)
+    with pytest.raises(DeviceError, match="Failed to load delegate"):
+        Session(bundle_path, tpu="delegate", interpreter=make)
+
+
+def test_no_stick(bundle_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(name: str) -> None:
+        raise ValueError("Failed to load delegate from " + name)
+
+    fake = types.SimpleNamespace(load_delegate=gone)
+    monkeypatch.setitem(sys.modules, "ai_edge_litert.interpreter", fake)
+    with pytest.raises(DeviceError, match=r"libedgetpu\.so\.1"):
+        load_edgetpu("litert")
+    with monkeypatch.context() as m:
+        m.setattr(ctypes, "CDLL", lambda name: None)  # as if the library were there, but no stick
+        with pytest.raises(DeviceError, match="Failed to load delegate"):
+            load_edgetpu("litert")
+    with pytest.raises(DeviceError, match="no Edge TPU"):
+        Session(bundle_path, tpu="delegate", interpreter="litert")
+    with Session(bundle_path, interpreter="litert") as s:
+        check(s)
+
+
+def test_a_fault_of_the_interpreter_is_not_hidden(bundle_path: Path) -> None:
+    def once(fail_at: int) -> None:
+        fake = FakeInterpreter(fail_at=fail_at)
+        with Session(bundle_path, tpu="interpreter", interpreter=lambda model, delegate: fake) as s:
+            check(s)
+
+    once(0)
+    for fail_at in (1, 2):  # the warm-up, the first run
+        with pytest.raises(DeviceError, match="USB"):
+            once(fail_at)
+
+
+def test_a_tflite_that_does_not_fit_the_manifest(bundle_path: Path) -> None:
+    make = lambda model, delegate: FakeInterpreter(dtype=np.uint8)  # noqa: E731
+    with pytest.raises(EdgecError, match=r"q \|u1"):
+        Session(bundle_path, tpu="interpreter", interpreter=make)
+
+
+# ---- interpreters ------------------------------------------------------------------------------------------------
+
+
+def test_find_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert find_interpreter()[0] == "litert"
+    with pytest.raises(InputError, match='did you mean "litert"'):
+        find_interpreter("litrt")
+    monkeypatch.setitem(sys.modules, "ai_edge_litert.interpreter", None)
+    monkeypatch.setitem(sys.modules, "tflite_runtime.interpreter", None)
+    with pytest.raises(DeviceError, match=r"ai_edge_litert.*tflite_runtime"):
+        find_interpreter()
+    other = types.SimpleNamespace()
+    monkeypatch.setitem(sys.modules, "tflite_runtime.interpreter", other)
+    assert find_interpreter() == ("tflite-runtime", other)
+
+
+def test_both_packages_are_asked_for_reference_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Module:
+        OpResolverType = types.SimpleNamespace(BUILTIN_REF="reference")
+
+        @staticmethod
+        def Interpreter(**options: object) -> dict[str, object]:
+            return options
+
+    for name, module in (("litert", "ai_edge_litert.interpreter"), ("tflite-runtime", "tflite_runtime.interpreter")):
+        monkeypatch.setitem(sys.modules, module, Module)
+        made: Any = interpreter_factory(name)(b"model", None)
+        assert made == {"model_content": b"model", "experimental_op_resolver_type": "reference"}
+        made = interpreter_factory(name)(b"model", "stick")
+        assert made == {"model_content": b"model", "experimental_delegates": ["stick"]}
+
+
+# ---- what is refused ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("inputs", "what", "hint"),
+    [
+        ({}, 'the input "image" is missing', "(1, 4, 4, 3)"),
+        ({"imag": 0}, 'no input "imag"; did you mean "image"?', '"image" |u1'),
+        ([1], "inputs are a list", '{"image": array}'),
+        ({"image": np.zeros((1, 4, 4, 3), np.float32)}, "is uint8, not float32", "np.round(x / 1) + 0, 0, 255"),
+        ({"image": np.zeros((1, 4, 4, 3), np.int32)}, "is uint8, not int32", 'astype("uint8")'),
+        ({"image": np.zeros((4, 4, 3), np.uint8)}, "not (4, 4, 3)", "array[None]"),
+        ({"image": np.zeros((1, 3, 4, 4), np.uint8)}, "not (1, 3, 4, 4)", "reshape"),
+    ],
+)
+def test_bad_inputs(bundle_path: Path, inputs: Any, what: str, hint: str) -> None:  # noqa: ANN401
+    with Session(bundle_path) as s, pytest.raises(InputError) as e:
+        s.run(inputs)
+    assert what in e.value.what
+    assert hint in str(e.value.hint)
+    assert e.value.exit_code == 2
+
+
+def test_bad_use(bundle_path: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match='did you mean "delegate"'):
+        Session(bundle_path, tpu="delegat")
+    with pytest.raises(InputError, match="no interpreter"):
+        Session(bundle_path, tpu="interpreter", interpreter="torch")
+    with pytest.raises(BundleError):
+        Session(tmp_path / "none.edgec")
+    s = Session(bundle_path)
+    s.close()
+    s.close()
+    with pytest.raises(InputError, match="closed"):
+        s.run({"image": tiny_model.image()})
+
+
+def test_a_segment_that_fails(bundle_path: Path) -> None:
+    with Session(bundle_path) as s, pytest.raises(DeviceError, match="returned 7"):
+        s.run({"image": np.full(tiny_model.SHAPE, 255, np.uint8)})
+
+
+def test_no_code_for_this_machine(tmp_path: Path) -> None:
+    write_bundle(tmp_path / "m", *tiny_model.parts())
+    with pytest.raises(DeviceError, match="no code for this machine") as e:
+        Session(tmp_path / "m")
+    assert "emulated:pi4" in str(e.value.hint)
+
+
+def test_a_library_that_is_none(tmp_path: Path, library: Path) -> None:
+    manifest, files = tiny_model.parts(library)
+    name = next(iter(manifest["libraries"].values()))
+    write_bundle(tmp_path / "m", manifest, {**files, name: b"text"})
+    with pytest.raises(DeviceError, match="cannot load"):
+        Session(tmp_path / "m")
+
+
+def test_a_library_without_the_segment(tmp_path: Path, library: Path) -> None:
+    manifest, files = tiny_model.parts(library)
+    manifest["segments"][0]["name"] = "other"
+    write_bundle(tmp_path / "m", manifest, files)
+    with pytest.raises(DeviceError, match="lacks edgec_other_run"):
+        Session(tmp_path / "m")
+
+
+def test_modes_that_the_bundle_cannot_do(tmp_path: Path, library: Path) -> None:
+    write_bundle(tmp_path / "m", *tiny_model.parts(library))
+    with pytest.raises(InputError, match=r"no \.tflite"):
+        Session(tmp_path / "m", tpu="interpreter")
+    with pytest.raises(InputError, match="not compiled for the Edge TPU"):
+        Session(tmp_path / "m", tpu="delegate")
+    with Bundle.open(tmp_path / "m") as b:
+        with Session(b) as s:
+            check(s)
+        assert b.read("src/mix.c")  # a session closes only what it opened
+
+
+@pytest.mark.parametrize(
+    ("machine", "bits", "target"),
+    [
+        ("x86_64", 64, "linux-x86_64"),
+        ("aarch64", 64, "linux-aarch64"),
+        ("aarch64", 32, "linux-armv7"),
+        ("armv7l", 32, "linux-armv7"),
+        ("armv8l", 32, "linux-armv7"),
+    ],
+)
+def test_machine_target(monkeypatch: pytest.MonkeyPatch, machine: str, bits: int, target: str) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: machine)
+    monkeypatch.setattr(platform, "system", lambda: "Linux")
+    monkeypatch.setattr(struct, "calcsize", lambda _: bits // 8)
+    assert session.machine_target() == target
+
+
+def test_noise_is_reproducible(bundle_path: Path) -> None:
+    with Bundle.open(bundle_path) as b:
+        first, second = noise_inputs(b.manifest)["image"], noise_inputs(b.manifest)["image"]
+    np.testing.assert_array_equal(first, second)
+    assert first.dtype == np.uint8
+    assert len(np.unique(first)) > 20
