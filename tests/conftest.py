@@ -8,6 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# deadlines and slow first draws say something about a busy machine, nothing about the code
+settings.register_profile("edgec", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("edgec")
 
 ROOT = Path(__file__).parents[1]
 SHARED = Path(os.environ.get("EDGEC_SHARED") or ROOT.parent / "shared")

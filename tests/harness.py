@@ -71,11 +71,17 @@ def run_c(graph: Graph, inputs: Mapping[str, Array], compiler: Compiler | None =
 
 
 def run_tflite(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, Array]:
-    """Emit the graph as TFLite and run it on LiteRT's reference kernels."""
+    """Emit the graph as TFLite and run it on LiteRT's reference kernels (the builtin one where there is no other)."""
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
-    resolver = OpResolverType.BUILTIN_REF
-    interpreter = Interpreter(model_content=write_tflite(graph), experimental_op_resolver_type=resolver)
+    content = write_tflite(graph)
+    try:
+        interpreter = Interpreter(model_content=content, experimental_op_resolver_type=OpResolverType.BUILTIN_REF)
+    except ValueError as e:
+        if "Didn't find op" not in str(e):
+            raise
+        resolver = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+        interpreter = Interpreter(model_content=content, experimental_op_resolver_type=resolver)
     interpreter.allocate_tensors()
     for detail, v in zip(interpreter.get_input_details(), graph.inputs, strict=True):
         interpreter.set_tensor(detail["index"], inputs[v.name])

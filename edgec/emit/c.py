@@ -21,6 +21,7 @@ CSRC = Path(edgec_runtime.__file__).parent / "csrc"
 
 CTYPES = {
     "float32": "float",
+    "float64": "double",
     "int8": "int8_t",
     "uint8": "uint8_t",
     "int16": "int16_t",
@@ -185,11 +186,13 @@ def _elements(array: Array) -> str:
         return "    0,\n"
     if array.dtype == np.float32:
         items = [float_literal(v) for v in flat.tolist()]
+    elif array.dtype == np.float64:
+        items = [repr(v) for v in flat.tolist()]
     elif array.dtype == np.int32 or array.dtype == np.int64:
         # the most negative number has no literal of its own type
         low = int(np.iinfo(array.dtype).min)
         items = [str(int(v)) if v != low else f"{low + 1} - 1" for v in flat.tolist()]
     else:
         items = [str(int(v)) for v in flat.tolist()]
-    width = 16 if array.dtype != np.float32 else 8
+    width = 16 if array.dtype.kind != "f" else 8
     return "".join("    " + ", ".join(items[i : i + width]) + ",\n" for i in range(0, len(items), width))

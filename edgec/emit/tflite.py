@@ -34,9 +34,9 @@ def write_tflite(graph: Graph) -> bytes:
     """The bytes of a .tflite file with one subgraph whose inputs and outputs are the graph's, in order.
 
     A graph with asymmetric weights (from a uint8 model) is written in uint8, with a QUANTIZE at each int8 border:
-    TFLite's int8 kernels take symmetric weights only.
+    TFLite's int8 kernels take symmetric weights only. So is one with an op of which TFLite has the uint8 form only.
     """
-    writer = _Writer(_as_uint8(graph) if _has_asymmetric_weights(graph) else graph)
+    writer = _Writer(_as_uint8(graph) if _needs_uint8(graph) else graph)
     return writer.pack()
 
 
@@ -126,6 +126,10 @@ def _quantization(quant: Quant | None) -> Any:
     q.zeroPoint = np.array(quant.zero_point, np.int64)
     q.quantizedDimension = quant.axis or 0
     return q
+
+
+def _needs_uint8(graph: Graph) -> bool:
+    return _has_asymmetric_weights(graph) or any(op.spec.tflite_needs_uint8(op) for op in graph.ops)
 
 
 def _has_asymmetric_weights(graph: Graph) -> bool:

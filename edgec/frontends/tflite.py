@@ -105,7 +105,8 @@ class _Reader:
         inputs = [None if int(i) < 0 else self._value(int(i), values) for i in operator.inputs]
         outputs = [self._result(int(i), values) for i in operator.outputs]
         self.build.source = outputs[0].name if outputs else name
-        op = TfliteOp(name, operator.builtinOptions, int(code.version or 1), inputs, outputs, self.build)
+        uint8 = len(operator.inputs) > 0 and self._is_uint8(int(operator.inputs[0]))
+        op = TfliteOp(name, operator.builtinOptions, int(code.version or 1), inputs, outputs, self.build, uint8)
         try:
             definition.from_tflite(op)
         except (ValueError, AttributeError, IndexError, TypeError) as e:
@@ -135,6 +136,9 @@ class _Reader:
             raise UnsupportedError(f"tensor {name} has the unsupported element type {tensor.type}", str(self.path), hint)
         shape = tuple(int(d) for d in tensor.shape) if tensor.shape is not None else ()
         return name, TensorType(shape, _DTYPES[tensor.type], _quant(tensor.quantization))
+
+    def _is_uint8(self, i: int) -> bool:
+        return i >= 0 and self._type(i)[1] != _as_int8(self._type(i)[1])
 
     def _data(self, i: int, t: TensorType) -> Array | None:
         data = self.model.buffers[self.subgraph.tensors[i].buffer].data

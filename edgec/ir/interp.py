@@ -52,7 +52,7 @@ def fold(op: Op) -> bool:
 
     The caller takes the op out of its graph.
     """
-    if not op.inputs or any(v.const is None for v in op.inputs):
+    if any(v.const is None for v in op.inputs):
         return False
     for v, array in zip(op.outputs, run_op(op, {}), strict=True):
         v.const = np.asarray(array, order="C")

@@ -75,7 +75,10 @@ class OnnxNode:
 
 @dataclass
 class TfliteOp:
-    """A TFLite operator as `from_tflite` sees it: `options` is the schema's object (None when the file has none)."""
+    """A TFLite operator as `from_tflite` sees it: `options` is the schema's object (None when the file has none).
+
+    Its values are int8 where the file has quantized uint8; `uint8` tells that the file's first input is such a tensor.
+    """
 
     name: str
     options: Any
@@ -83,6 +86,7 @@ class TfliteOp:
     inputs: list[Value | None]
     outputs: list[Value]
     build: Builder
+    uint8: bool = False
 
     def input(self, i: int) -> Value:
         """A required input."""
@@ -123,7 +127,7 @@ class CEmitter(Protocol):
         """A typed C pointer expression to the elements of a value."""
 
     def const(self, array: Array, hint: str) -> str:
-        """The name of a static const array with these elements (int8, int16, int32, int64, uint8 or float32)."""
+        """The name of a static const array with these elements (int8, int16, int32, int64, uint8, float32 or float64)."""
 
     def scratch(self, nbytes: int) -> str:
         """A `void *` expression to scratch memory of the arena, valid during this op only."""
@@ -178,8 +182,8 @@ class OpDef:
     quant: ClassVar[QuantRule] = QuantRule.FLOAT
     roles: ClassVar[tuple[str, ...]] = ("act",)
     """What each input is: act, weight, bias or index; the last entry holds for all that follow."""
-    weight_axis: ClassVar[int] = 0
-    """The axis of the weight that per-channel scales run along."""
+    weight_axis: ClassVar[int | None] = 0
+    """The axis of the weight that per-channel scales run along; None: the weight has one scale."""
     edgetpu: ClassVar[bool] = False
     """Whether any form of the op is mapped by the Edge TPU compiler."""
     view: ClassVar[bool] = False
@@ -231,6 +235,10 @@ class OpDef:
     def to_tflite(self, op: Op) -> TfliteCode | None:
         """How it is written to TFLite; None when TFLite has no such operator."""
         return None
+
+    def tflite_needs_uint8(self, op: Op) -> bool:
+        """Whether only TFLite's uint8 kernel computes this int8 op: semantics that came with a uint8 model."""
+        return False
 
     # ---- C ------------------------------------------------------------------------------------------------------
     def c(self, op: Op, c: CEmitter) -> str:

@@ -66,10 +66,15 @@ def _data(array: Array) -> str:
 
 
 def _op(op: Op) -> str:
-    attrs = ", ".join(f"{f.name}={getattr(op.spec, f.name)!r}" for f in fields(op.spec))
+    attrs = ", ".join(f"{f.name}={_attr(getattr(op.spec, f.name))}" for f in fields(op.spec))
     text = f"{', '.join(map(_name, op.outputs))} = {op.kind}({', '.join(map(_name, op.inputs))})"
     text += f" {{{attrs}}} : {', '.join(_type(v.type) for v in op.outputs)}"
     return text + (f" from {json.dumps(op.source)}" if op.source else "")
+
+
+def _attr(value: object) -> str:
+    """The literal of an attribute; infinity, which has none, as a number too large for a double."""
+    return repr(value) if isinstance(value, str) else re.sub(r"\binf\b", "1e999", repr(value))
 
 
 _HEAD = re.compile(r"graph (.*)")

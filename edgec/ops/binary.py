@@ -185,16 +185,21 @@ class Mul(Binary):
     fn = staticmethod(np.multiply)
     edgetpu: ClassVar[bool] = True
 
+    def _multiplier(self, a: TensorType, b: TensorType, y: TensorType) -> tuple[int, int]:
+        """The scales are multiplied and divided in float32."""
+        f32 = np.float32
+        return quantize_multiplier(float(f32(f32(a.scale) * f32(b.scale)) / f32(y.scale)))
+
     def ref_s8(self, a: Array, b: Array, at: TensorType, bt: TensorType, yt: TensorType) -> Array:
         """tensorflow/lite/kernels/internal/reference/mul.h."""
-        multiplier = quantize_multiplier(at.scale * bt.scale / yt.scale)
+        multiplier = self._multiplier(at, bt, yt)
         product = (a - at.zero_point) * (b - bt.zero_point)
         result: Array = multiply_by_quantized_multiplier(product, *multiplier) + np.int32(yt.zero_point)
         return result
 
     def c_requant(self, c: CEmitter, a: TensorType, b: TensorType, y: TensorType) -> str:
         """ek_mul_t."""
-        m, shift = quantize_multiplier(a.scale * b.scale / y.scale)
+        m, shift = self._multiplier(a, b, y)
         low, high = activation_range(self.act, y)
         zeros = {"a_zero": a.zero_point, "b_zero": b.zero_point, "y_zero": y.zero_point}
         return c.struct("ek_mul_t", **zeros, low=low, high=high, mul=m, shift=shift)

@@ -21,31 +21,46 @@ def suffix(t: TensorType) -> str:
     return SUFFIX[t.dtype]
 
 
-def multipliers(x: TensorType, w: TensorType, y: TensorType) -> tuple[Array, Array]:
+def axis_of(axis: int, rank: int) -> int:
+    """An axis counted from the front. Raises ValueError when the tensor has no such axis."""
+    if not -rank <= axis < rank:
+        raise ValueError(f"axis {axis} of a tensor of rank {rank}")
+    return int(axis) % rank
+
+
+def ints(array: Array | None) -> list[int] | None:
+    """The elements of an optional constant."""
+    return None if array is None else [int(v) for v in array.reshape(-1)]
+
+
+def multipliers(x: TensorType, w: TensorType, y: TensorType, float_product: bool = False) -> tuple[Array, Array]:
     """Requantization multiplier and shift of each output channel (one element when per tensor).
 
     The products and quotients are taken in double of the float32 scales, as TFLite's
-    PopulateConvolutionQuantizationParams does.
+    PopulateConvolutionQuantizationParams does; with `float_product` the product in float32, as its
+    GetQuantizedConvolutionMultipler does for uint8 convolutions and for FULLY_CONNECTED.
     """
     assert w.quant is not None
-    real = np.float64(x.scale) * np.array(w.quant.scale, np.float64) / np.float64(y.scale)
-    return quantize_multipliers(real)
+    product = np.float64(x.scale) * np.array(w.quant.scale, np.float64)
+    if float_product:
+        product = product.astype(np.float32).astype(np.float64)
+    return quantize_multipliers(product / np.float64(y.scale))
 
 
-def requantize(acc: Array, x: TensorType, w: TensorType, y: TensorType, act: str) -> Array:
+def requantize(acc: Array, x: TensorType, w: TensorType, y: TensorType, act: str, float_product: bool = False) -> Array:
     """int32 accumulators, channel last, to the output's int8."""
-    multiplier, shift = multipliers(x, w, y)
+    multiplier, shift = multipliers(x, w, y, float_product)
     low, high = activation_range(act, y)
     out = multiply_by_quantized_multiplier(acc, multiplier, shift).astype(np.int64) + y.zero_point
     return np.clip(out, low, high).astype(y.np_dtype)
 
 
-def requantize_args(c: CEmitter, op: Op, act: str) -> str:
+def requantize_args(c: CEmitter, op: Op, act: str, float_product: bool = False) -> str:
     """The trailing struct of a kernel that multiplies by weights: clamp range, offsets and multipliers."""
     x, w, y = op.inputs[0].type, op.inputs[1].type, op.output.type
     if x.dtype == "float32":
         return act_f32(c, act)
-    multiplier, shift = (np.broadcast_to(a, y.shape[-1]).copy() for a in multipliers(x, w, y))
+    multiplier, shift = (np.broadcast_to(a, y.shape[-1]).copy() for a in multipliers(x, w, y, float_product))
     low, high = activation_range(act, y)
     assert w.quant is not None
     return c.struct(

@@ -48,6 +48,8 @@ class _Conv(OpDef):
     pads: Pads = (0, 0, 0, 0)
     dilation: Pair = (1, 1)
     act: str = "none"
+    uint8: bool = False
+    """Whether it was uint8 in the file."""
 
     roles: ClassVar[tuple[str, ...]] = ("act", "weight", "bias")
     quant: ClassVar[QuantRule] = QuantRule.FREE
@@ -102,7 +104,16 @@ class _Conv(OpDef):
         weights = w.astype(np.float64) - wt.quant.broadcast(4)[1]
         acc = self.accumulate(patches(image, kernel, self.stride, self.dilation), weights).astype(np.int64)
         acc = acc + x[2] if len(x) > 2 else acc
-        return [requantize(acc.astype(np.int32), xt[0], wt, yt[0], self.act)]
+        return [requantize(acc.astype(np.int32), xt[0], wt, yt[0], self.act, self.float_product(wt))]
+
+    def tflite_needs_uint8(self, op: Op) -> bool:
+        """The scales' product."""
+        return self.uint8
+
+    def float_product(self, w: TensorType) -> bool:
+        """Whether TFLite rounds the product of the scales to float32: its uint8 kernels do, and only they take
+        asymmetric weights."""
+        return self.uint8 or (w.quant is not None and any(w.quant.zero_point))
 
     def tflite_options(self, op: Op) -> dict[str, int]:
         """The fields that the options tables of both convolutions share."""
@@ -134,7 +145,8 @@ class _Conv(OpDef):
             kh=kh, kw=kw, sh=self.stride[0], sw=self.stride[1], dh=self.dilation[0], dw=self.dilation[1],
             pt=self.pads[0], pl=self.pads[2], group_ic=w.type.shape[3] if self.kind == "conv2d" else 1,
         )  # fmt: skip
-        return f"{self.table}_{s}({', '.join(args)}, {shape}, {requantize_args(c, op, self.act)});"
+        last = requantize_args(c, op, self.act, self.float_product(w.type))
+        return f"{self.table}_{s}({', '.join(args)}, {shape}, {last});"
 
     def pack(self, w: Array) -> Array:
         """Weights as the kernels read them."""
@@ -209,7 +221,7 @@ class Conv2D(_Conv):
         dilation = (o.dilationHFactor, o.dilationWFactor)
         pads = tflite_pads(o, (x.shape[1], x.shape[2]), (w.shape[1], w.shape[2]), dilation)
         act = TFLITE_ACTIVATIONS[o.fusedActivationFunction]
-        op.build.write(cls((o.strideH, o.strideW), pads, dilation, act), op.present(), op.outputs)
+        op.build.write(cls((o.strideH, o.strideW), pads, dilation, act, op.uint8), op.present(), op.outputs)
 
     def to_tflite(self, op: Op) -> TfliteCode:
         """CONV_2D; version 3 is int8, 2 dilation in float and uint8."""
@@ -264,7 +276,7 @@ class DepthwiseConv2D(_Conv):
         dilation = (o.dilationHFactor, o.dilationWFactor)
         pads = tflite_pads(o, (x.shape[1], x.shape[2]), (w.shape[1], w.shape[2]), dilation)
         act = TFLITE_ACTIVATIONS[o.fusedActivationFunction]
-        op.build.write(cls((o.strideH, o.strideW), pads, dilation, act), op.present(), op.outputs)
+        op.build.write(cls((o.strideH, o.strideW), pads, dilation, act, op.uint8), op.present(), op.outputs)
 
     def to_tflite(self, op: Op) -> TfliteCode:
         """DEPTHWISE_CONV_2D; version 3 is int8, 2 dilation."""

@@ -23,9 +23,16 @@ from edgec.ir import (
     TfliteCode,
     TfliteOp,
     Value,
+    edgetpu_rule,
 )
 from edgec.ir.opdef import Arg
 from edgec.ops.common import suffix
+
+_TRANSPOSE_MAX = 70_000
+_RESHAPE_MAX = 110_000
+_RESHAPE_HEAD_MAX = 408_000
+"""Elements of the largest int8 TRANSPOSE and RESHAPE that compiler v16 was seen to map. Both are refused from a little
+above on; in between nothing was seen, and an op that may be refused is cut off rather than tried."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +85,16 @@ class Reshape(OpDef):
         yield Sample(cls((2, 6)), (Arg(TensorType((1, 3, 4))),))
         yield Sample(cls((1, 12)), (Arg(TensorType((1, 2, 2, 3), "int8", Quant.per_tensor(0.5, 1))),), label="s8")
 
+    @edgetpu_rule(fix="keep the tensor as it is on the Edge TPU and reshape it on the CPU, or use a smaller image")
+    def _reshape_size(self, op: Op) -> str | None:
+        """RESHAPE: at most 110000 elements (408000 where [h, w, a*b] becomes [h*w, a, b])."""
+        x = op.inputs[0].type
+        before, after = ([d for d in shape if d > 1] for shape in (x.shape, self.shape))
+        head = len(before) == len(after) == 3 and after[0] == before[0] * before[1]
+        if before == after or x.size <= (_RESHAPE_HEAD_MAX if head else _RESHAPE_MAX):
+            return None
+        return f"{list(x.shape)} to {list(self.shape)} moves {x.size} elements"
+
 
 def _onnx_shape(node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, ...]:
     """The output shape of the ONNX ops that reshape."""
@@ -121,11 +138,14 @@ class Transpose(OpDef):
     onnx = ("Transpose",)
     tflite = ("TRANSPOSE",)
     quant: ClassVar[QuantRule] = QuantRule.SAME
+    edgetpu: ClassVar[bool] = True
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
         """The dimensions in the order of `perm`."""
         if sorted(self.perm) != list(range(x[0].rank)):
             raise ValueError(f"perm {self.perm} does not fit {x[0]}")
+        strides = element_strides(x[0].shape)
+        merge_dims([x[0].shape[p] for p in self.perm], [strides[p] for p in self.perm])
         return (x[0].with_shape(tuple(x[0].shape[p] for p in self.perm)),)
 
     def ref(self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]) -> list[Array]:
@@ -150,12 +170,10 @@ class Transpose(OpDef):
         return TfliteCode("TRANSPOSE", ("TransposeOptions", {}), version, (op.inputs[0], np.array(self.perm, np.int32)))
 
     def c(self, op: Op, c: CEmitter) -> str:
-        """A strided gather over up to six dimensions."""
+        """A strided gather."""
         x = op.inputs[0].type
-        strides = [prod(x.shape[p + 1 :]) for p in self.perm]
-        pad = 6 - x.rank
-        nd = c.struct("ek_gather_t", dim=[1] * pad + [x.shape[p] for p in self.perm], stride=[0] * pad + strides)
-        return f"ek_gather_{suffix(x)}({c.ptr(op.inputs[0])}, {c.ptr(op.output)}, {nd});"
+        strides = element_strides(x.shape)
+        return gather(c, op, [x.shape[p] for p in self.perm], [strides[p] for p in self.perm])
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
@@ -163,6 +181,52 @@ class Transpose(OpDef):
         yield Sample(cls((0, 3, 1, 2)), (Arg(TensorType((1, 4, 5, 3))),))
         yield Sample(cls((0, 2, 3, 1)), (Arg(TensorType((1, 4, 5, 3), "int8", Quant.per_tensor(0.5, 1))),), label="s8")
         yield Sample(cls((1, 0)), (Arg(TensorType((4, 5), "int8", Quant.per_tensor(0.5, 1))),), label="s8_2d")
+        yield Sample(cls((0, 1, 4, 2, 3)), (Arg(TensorType((1, 2, 3, 4, 5), "int32")),), label="s32_5d")
+
+    @edgetpu_rule(fix="keep the tensor as it is on the Edge TPU and transpose it on the CPU, or use a smaller image")
+    def _transpose_size(self, op: Op) -> str | None:
+        """TRANSPOSE: at most 70000 elements."""
+        x = op.inputs[0].type
+        return None if x.size <= _TRANSPOSE_MAX else f"input {list(x.shape)} has {x.size} elements"
+
+
+def element_strides(shape: Sequence[int]) -> list[int]:
+    """Elements between neighbours along each dimension of a dense tensor."""
+    return [prod(shape[i + 1 :]) for i in range(len(shape))]
+
+
+def merge_dims(dims: Sequence[int], strides: Sequence[int]) -> tuple[list[int], list[int]]:
+    """The same walk through memory in six dimensions: 1s dropped, neighbours that lie behind each other joined.
+
+    Raises ValueError when more than six remain.
+    """
+    walk: list[tuple[int, int]] = []
+    for d, s in zip(dims, strides, strict=True):
+        if d == 1:
+            continue
+        if walk and walk[-1][1] == d * s:
+            walk[-1] = (walk[-1][0] * d, s)
+        else:
+            walk.append((d, s))
+    if len(walk) > 6:
+        raise ValueError(f"{len(walk)} dimensions move independently; edgec compiles up to 6")
+    walk = [(1, 0)] * (6 - len(walk)) + walk
+    return [d for d, _ in walk], [s for _, s in walk]
+
+
+def gather(c: CEmitter, op: Op, dims: Sequence[int], strides: Sequence[int], offset: int = 0) -> str:
+    """C that writes the output densely from input elements `offset` + the sum of stride * index."""
+    x = op.inputs[0]
+    dim, stride = merge_dims(dims, strides)
+    source = f"{c.ptr(x)} + {offset}" if offset else c.ptr(x)
+    return (
+        f"ek_gather_{suffix(x.type)}({source}, {c.ptr(op.output)}, {c.struct('ek_gather_t', dim=dim, stride=stride)});"
+    )
+
+
+def reshape_to(b: Builder, x: Value, out: Value) -> None:
+    """Write `x` into a value of the file that may have another shape."""
+    b.write(Reshape(out.type.shape), [x], [out])
 
 
 def transpose(b: Builder, x: Value, perm: tuple[int, ...]) -> Value:

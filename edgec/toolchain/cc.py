@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from edgec_runtime.cache import cache_dir
+
 from edgec.errors import InternalError, ToolError
 
 FLAGS = (
@@ -24,11 +26,6 @@ FLAGS = (
     "-ffp-contract=off",  # the same float32 results on every ISA: no fused multiply-add behind our back
     "-fno-math-errno",  # lets sqrt and rounding become instructions; no result changes
 )
-
-
-def cache_dir() -> Path:
-    """Where compilers may keep their caches: $EDGEC_CACHE, else ~/.cache/edgec."""
-    return Path(os.environ.get("EDGEC_CACHE") or Path.home() / ".cache" / "edgec")
 
 
 @dataclass(frozen=True)
@@ -80,8 +77,8 @@ class Compiler:
         self._run([*self.program, *map(str, objects), "-lm", "-s", "-o", str(output)], output.name)
 
     def _run(self, args: Sequence[str], what: str) -> None:
-        cache = cache_dir() / "zig"
-        env = {"ZIG_GLOBAL_CACHE_DIR": str(cache), "ZIG_LOCAL_CACHE_DIR": str(cache), **os.environ}
+        cache = str(cache_dir("zig"))
+        env = {"ZIG_GLOBAL_CACHE_DIR": cache, "ZIG_LOCAL_CACHE_DIR": cache, **os.environ}
         try:
             done = subprocess.run([*self.command, *args], env=env, capture_output=True, text=True, timeout=1800)
         except OSError as e:

@@ -1,0 +1,5 @@
+"""python -m edgec."""
+
+from edgec.cli import main
+
+main()

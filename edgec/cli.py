@@ -1,0 +1,205 @@
+"""The command line: one verb per goal, the same names as in Python. Messages are what, where, one hint."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from edgec.errors import EdgecError, InputError
+
+_MODEL = click.argument("model", type=click.Path(path_type=Path))
+_BUNDLE = click.argument("bundle", type=click.Path(path_type=Path))
+
+
+class _Verbs(click.Group):
+    """A group that guesses what a mistyped verb meant."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+            close = difflib.get_close_matches(args[0], self.list_commands(ctx), 1)
+            guess = f"; did you mean {close[0]}?" if close else ""
+            raise InputError(f"there is no verb {args[0]}{guess}", hint=f"verbs: {', '.join(self.list_commands(ctx))}")
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="edgec")
+def cli() -> None:
+    """Compile trained vision models for a Raspberry Pi, with or without a Coral Edge TPU."""
+
+
+def _lowering_options(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that `compile` and `explain` share."""
+    for option in reversed(
+        [
+            click.option("--target", default="host", show_default=True, help="host, pi4, pi4+coral, …"),
+            click.option("--calibrate", type=click.Path(path_type=Path), help="folder of photos or .npz: quantize to int8"),
+            click.option("--preprocess", help="how photos become inputs: 0_1, m1_1, 0_255, imagenet, … (+bgr)"),
+            click.option("--input-shape", multiple=True, metavar="NAME=1x3x224x224", help="freeze a dynamic input"),
+            click.option("--disable-pass", multiple=True, metavar="NAME", help="switch an optimisation pass off"),
+        ]
+    ):
+        fn = option(fn)
+    return fn
+
+
+@cli.command()
+@_MODEL
+@_lowering_options
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="the bundle (default: MODEL.edgec)")
+@click.option("--labels", type=click.Path(path_type=Path), help="text file, one label a line")
+@click.option("--cc", help="a C compiler of this machine for its own code, instead of zig")
+@click.option("--dump", multiple=True, metavar="after=PASS", help="write the graph after a pass (or after=all) beside the bundle")
+@click.option("-q", "--quiet", is_flag=True, help="print nothing but errors")
+def compile(  # noqa: A001 (the verb)
+    model: Path, output: Path | None, quiet: bool, labels: Path | None, cc: str | None, dump: tuple[str, ...], **options: Any
+) -> None:
+    """Turn MODEL (.onnx, .tflite) into one verified bundle."""
+    from edgec.compiler import compile_model
+
+    done = compile_model(
+        model, output=output, labels=labels, cc=cc, dump=dump, options=_options(**options), progress=_progress(quiet)
+    )
+    if not quiet:
+        click.echo(done.summary())
+
+
+@cli.command()
+@_MODEL
+@_lowering_options
+@click.option("--json", "as_json", is_flag=True, help="machine-readable, to standard output")
+def explain(model: Path, as_json: bool, **options: Any) -> None:
+    """Show for every operation where it runs, and why."""
+    from edgec.explain import explain_model
+
+    report = explain_model(model, _options(**options))
+    click.echo(json.dumps(report.to_json(), indent=1) if as_json else report.to_text().rstrip())
+
+
+@cli.command()
+@_BUNDLE
+@click.option("--input", "inputs", required=True, type=click.Path(path_type=Path), help=".npz by input name, .npy, or a photo")
+@click.option("--output", required=True, type=click.Path(path_type=Path), help=".npz, or .png/.jpg for an image output")
+@click.option("--on", "device", default="local:", show_default=True, help="local, emulated:pi4, …")
+def run(bundle: Path, inputs: Path, output: Path, device: str) -> None:
+    """Run one inference of a bundle on a device."""
+    from edgec.running import run_bundle
+
+    click.echo(run_bundle(bundle, inputs, output, device))
+
+
+@cli.command()
+@_BUNDLE
+@click.option("--on", "device", default="local:", show_default=True, help="local, emulated:pi4, …")
+@click.option("--runs", default=50, show_default=True, type=click.IntRange(1, 1_000_000))
+@click.option("--json", "as_json", is_flag=True, help="machine-readable, to standard output")
+def bench(bundle: Path, device: str, runs: int, as_json: bool) -> None:
+    """Print the latency of each segment of a bundle on a device."""
+    from edgec_devices import device_for
+    from edgec_runtime import Bundle
+
+    with Bundle.open(bundle) as opened:
+        result = device_for(device).bench(opened, runs)
+    click.echo(json.dumps(result.to_json(), indent=1) if as_json else result.table())
+
+
+@cli.command()
+@click.option("--json", "as_json", is_flag=True, help="machine-readable, to standard output")
+def doctor(as_json: bool) -> None:
+    """Look at this machine: interpreters, compilers, emulators, a Coral stick; one command to type for each finding."""
+    from edgec_devices.doctor import examine
+
+    report = examine()
+    click.echo(json.dumps(report.to_json(), indent=1) if as_json else report.table())
+    if not report.ok:
+        sys.exit(1)
+
+
+@cli.command()
+@click.option("--target", default="pi4+coral", show_default=True)
+@click.option("--out", type=click.Path(path_type=Path), default=Path("edgec-demo"), show_default=True, help="folder for the results")
+@click.option("--photo", type=click.Path(path_type=Path), help="your own picture")
+def demo(target: str, out: Path, photo: Path | None) -> None:
+    """Compile the cartoon network, run it on an emulated board, and write the picture before and after."""
+    from edgec.demo import run_demo
+
+    run_demo(target, out, photo, click.echo)
+
+
+def _options(target: str, calibrate: Path | None, preprocess: str | None, input_shape: tuple[str, ...], disable_pass: tuple[str, ...]) -> Any:
+    from edgec.lowering import Options
+
+    return Options(target, calibrate, preprocess, dict(map(_parse_shape, input_shape)), disable_pass)
+
+
+def _parse_shape(text: str) -> tuple[str, tuple[int, ...]]:
+    name, equals, dims = text.rpartition("=")
+    try:
+        shape = tuple(int(d) for d in dims.split("x"))
+    except ValueError:
+        shape = ()
+    if not equals or not name or not shape or min(shape) < 1:
+        raise InputError(f"--input-shape {text} is not NAME=1x3x224x224", hint="give positive sizes separated by x")
+    return name, shape
+
+
+def _progress(quiet: bool) -> Callable[[str], None]:
+    """Stage names on a terminal's standard error, overwritten in place; nothing in a log or with --quiet."""
+    if quiet or not sys.stderr.isatty():
+        return lambda text: None
+    return lambda text: click.echo(f"\r\033[K{text}…" if text else "\r\033[K", err=True, nl=False)
+
+
+def main() -> None:
+    """Entry point: every error ends as a message and an exit code, never as a traceback unless it is our bug."""
+    sys.exit(_guarded(lambda: cli.main(standalone_mode=False)))
+
+
+def _guarded(call: Callable[[], Any]) -> int:
+    try:
+        result = call()
+        return result if isinstance(result, int) else 0
+    except EdgecError as e:
+        click.echo(str(e), err=True)
+        return e.exit_code
+    except click.exceptions.Exit as e:
+        return e.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("stopped", err=True)
+        return 130
+    except click.ClickException as e:
+        hint = f"edgec {e.ctx.info_name} --help" if isinstance(e, click.UsageError) and e.ctx else "edgec --help"
+        click.echo(f"error: {e.format_message()}\n  hint: {hint}", err=True)
+        return 2
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as e:
+        click.echo(f"error: {e.strerror or e}\n  at: {e.filename}\n  hint: check the path, its permissions and the free space", err=True)
+        return 1
+    except Exception:
+        return _our_bug()
+
+
+def _our_bug() -> int:
+    """Exit code 70 with a file that holds the traceback and the command."""
+    with tempfile.NamedTemporaryFile("w", prefix="edgec-bug-", suffix=".txt", delete=False) as f:
+        f.write(f"command: {sys.argv}\npython: {sys.version}\n\n{traceback.format_exc()}")
+    last = traceback.format_exc().strip().splitlines()[-1]
+    click.echo(f"error: this is a bug of edgec: {last}\n  at: {f.name}\n  hint: report it with that file and the model", err=True)
+    return 70
+
+
+if __name__ == "__main__":
+    main()

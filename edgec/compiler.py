@@ -1,0 +1,226 @@
+"""`compile`: a model file to one verified bundle."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from edgec_devices.boards import ArchTarget, Board
+from edgec_partitioner.segments import Segment
+from edgec_runtime import Bundle, write_bundle
+
+import edgec
+from edgec.emit.c import CSRC, CSource, segment_source
+from edgec.emit.program import DESCR, SegmentEntry, model_source
+from edgec.emit.tflite import write_tflite
+from edgec.errors import EdgecError, InputError
+from edgec.ir import Graph, Quant, TensorType, print_graph
+from edgec.lowering import Dump, Lowered, Options, Progress, lower
+from edgec.report.summary import summary
+from edgec.toolchain.build import Binaries, build
+from edgec.toolchain.cc import Compiler
+from edgec.toolchain.edgetpu import EdgeTpuResult, compile_segments
+from edgec.verification import Verification, verify_bundle
+
+VERIFY_SAMPLES = 4
+"""How many samples a bundle is verified on: interp is slow."""
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """What a compile made. `edgetpu` has a result per segment that edgetpu_compiler was asked for."""
+
+    path: Path
+    lowered: Lowered
+    sources: Mapping[str, CSource]
+    verification: Verification
+    edgetpu: Mapping[str, EdgeTpuResult]
+
+    def summary(self) -> str:
+        """The first screen: places, sizes, checks."""
+        return summary(self.path, self.lowered, self.sources, self.verification, self.edgetpu)
+
+
+def compile_model(
+    model: Path,
+    *,
+    output: Path | None = None,
+    options: Options | None = None,
+    labels: Path | None = None,
+    cc: str | None = None,
+    dump: Sequence[str] = (),
+    progress: Progress | None = None,
+) -> Compiled:
+    """Compile a .onnx or .tflite file into the bundle `output` (default: <model>.edgec in the working folder).
+
+    labels: a text file with one label a line. cc: a compiler of this machine for this machine's own code. dump: names of
+    passes ("after=NAME", or "after=all") whose result is written as text beside the bundle. Raises EdgecError (exit code
+    1 when the verification fails, 2 when the input must change); no bundle is left then.
+    """
+    options, say = options or Options(), progress or (lambda text: None)
+    path = output or Path(f"{Path(model).stem}.edgec")
+    if not path.parent.is_dir():
+        raise InputError(f"the folder {path.parent} does not exist", at=str(path), hint=f"mkdir -p {path.parent}")
+    names = _labels(labels)
+    lowered = lower(Path(model), options, dump=_dumper(dump, path), progress=say)
+    segments = lowered.partition.segments
+    say("writing C and TFLite")
+    sources = {s.name: segment_source(s.graph, s.name) for s in segments}
+    tflites = {s.name: write_tflite(s.graph) for s in segments if s.place == "edgetpu"}
+    say("asking edgetpu_compiler")
+    edgetpu = compile_segments(tflites)
+    say("compiling C")
+    tensors = _crossing(lowered)
+    entries = [_entry(s, sources[s.name]) for s in segments]
+    model_c = model_source(
+        lowered.graph.name, tensors, entries, _names(lowered.graph.inputs), _names(lowered.graph.outputs)
+    )
+    texts = {f"{name}.c": source.text for name, source in sources.items()} | {"model.c": model_c}
+    compilers = compilers_for(lowered.target.board, cc)
+    binaries = build(texts, CSRC, compilers)
+    files = _files(texts, sources, tflites, edgetpu, binaries)
+    manifest = _manifest(lowered, sources, tensors, files, names)
+    say("verifying")
+    checked = _verify(manifest, files, lowered)
+    write_bundle(path, {**manifest, "verification": checked.to_json()}, files)
+    say("")
+    return Compiled(path, lowered, sources, checked, edgetpu)
+
+
+def compilers_for(board: Board, cc: str | None) -> dict[str, Compiler]:
+    """One compiler per target of the board, and one for this machine, where bundles are verified and tried."""
+    found: dict[str, Compiler] = {}
+    here = Board.load("host").targets[0]
+    for t in (*board.targets, here):
+        found.setdefault(t.name, _compiler(t, cc if t.name == here.name else None))
+    return found
+
+
+def _compiler(t: ArchTarget, cc: str | None) -> Compiler:
+    return Compiler.native(cc) if cc else Compiler.zig(t.library, t.program, t.mcpu)
+
+
+def _crossing(lowered: Lowered) -> dict[str, TensorType]:
+    """Every tensor that enters or leaves a segment, in order of appearance."""
+    graphs = [lowered.graph, *(s.graph for s in lowered.partition.segments)]
+    return {v.name: v.type for g in graphs for v in (*g.inputs, *g.outputs)}
+
+
+def _names(values: Sequence[Any]) -> tuple[str, ...]:
+    return tuple(v.name for v in values)
+
+
+def _entry(s: Segment, source: CSource) -> SegmentEntry:
+    return SegmentEntry(s.name, s.place, _names(s.graph.inputs), _names(s.graph.outputs), source.plan.size)
+
+
+def _files(
+    texts: Mapping[str, str],
+    sources: Mapping[str, CSource],
+    tflites: Mapping[str, bytes],
+    edgetpu: Mapping[str, EdgeTpuResult],
+    binaries: Mapping[str, Binaries],
+) -> dict[str, bytes]:
+    """The bundle's files by path. src/ compiles by itself: it has the kernels that the generated C includes."""
+    files = {f"src/{name}": text.encode() for name, text in texts.items()}
+    files |= {f"src/{p.name}": p.read_bytes() for p in sorted(CSRC.iterdir()) if p.suffix in (".h", ".c")}
+    files |= {f"segments/{name}.tflite": data for name, data in tflites.items()}
+    files |= {f"segments/{n}_edgetpu.tflite": r.compiled for n, r in edgetpu.items() if r.compiled is not None}
+    for target, made in binaries.items():
+        files[f"lib/{target}/libmodel.so"] = made.library
+        files[f"bin/{target}/main"] = made.program
+    return files
+
+
+def _manifest(
+    lowered: Lowered,
+    sources: Mapping[str, CSource],
+    tensors: Mapping[str, TensorType],
+    files: Mapping[str, bytes],
+    labels: Sequence[str] | None,
+) -> dict[str, Any]:
+    targets = sorted(name.split("/")[1] for name in files if name.startswith("lib/"))
+    preprocess = lowered.preprocess.as_dict() if lowered.preprocess else None
+    return {
+        "edgec": edgec.__version__,
+        "name": lowered.graph.name,
+        "target": lowered.target.name,
+        "board": lowered.target.board.name,
+        "inputs": list(_names(lowered.graph.inputs)),
+        "outputs": list(_names(lowered.graph.outputs)),
+        "tensors": {n: {"shape": list(t.shape), "dtype": DESCR[t.dtype], "quant": _quant(t.quant)} for n, t in tensors.items()},
+        "segments": [_segment(s, sources[s.name], files) for s in lowered.partition.segments],
+        "libraries": {t: f"lib/{t}/libmodel.so" for t in targets},
+        "programs": {t: f"bin/{t}/main" for t in targets},
+        "labels": list(labels) if labels is not None else None,
+        "preprocess": preprocess,
+        "toolchain": {"edgec": edgec.__version__},
+    }
+
+
+def _segment(s: Segment, source: CSource, files: Mapping[str, bytes]) -> dict[str, Any]:
+    row = {
+        "name": s.name,
+        "place": s.place,
+        "inputs": list(_names(s.graph.inputs)),
+        "outputs": list(_names(s.graph.outputs)),
+        "arena": source.plan.size,
+        "macs": s.macs,
+    }
+    if s.place == "edgetpu":
+        compiled = f"segments/{s.name}_edgetpu.tflite"
+        row |= {"tflite": f"segments/{s.name}.tflite", "est_ms": s.est_ms}
+        row |= {"edgetpu": compiled} if compiled in files else {}
+    return row
+
+
+def _quant(q: Quant | None) -> dict[str, Any] | None:
+    return None if q is None else {"scale": list(q.scale), "zero_point": list(q.zero_point), "axis": q.axis}
+
+
+def _verify(manifest: Mapping[str, Any], files: Mapping[str, bytes], lowered: Lowered) -> Verification:
+    """Run a bundle written aside on the samples. Raises EdgecError when something does not agree."""
+    with tempfile.TemporaryDirectory(prefix="edgec-verify-") as tmp:
+        aside = Path(tmp) / "model.edgec"
+        write_bundle(aside, manifest, files)
+        with Bundle.open(aside) as bundle:
+            checked = verify_bundle(
+                bundle,
+                lowered.partition.segments,
+                lowered.imported,
+                lowered.samples[:VERIFY_SAMPLES],
+                lowered.samples_source,
+                lowered.quantized,
+            )
+    if not checked.ok:
+        hint = "calibrate with pictures like those of its use" if lowered.quantized else "report it with the model"
+        raise EdgecError(f"verification failed: {'; '.join(checked.failures)}", at=lowered.graph.name, hint=hint)
+    return checked
+
+
+def _labels(path: Path | None) -> list[str] | None:
+    if path is None:
+        return None
+    try:
+        return [line.strip() for line in path.read_text().splitlines() if line.strip()]
+    except (OSError, UnicodeDecodeError) as e:
+        raise InputError(f"cannot read the labels: {e}", at=str(path), hint="give a text file, one label a line") from e
+
+
+def _dumper(names: Sequence[str], path: Path) -> Dump | None:
+    """Writes <bundle>.<n>-<pass>.txt after each wanted pass."""
+    if not names:
+        return None
+    wanted = {name.removeprefix("after=") for name in names}
+    count = 0
+
+    def dump(name: str, graph: Graph) -> None:
+        nonlocal count
+        if name in wanted or "all" in wanted:
+            path.with_suffix(f".{count:02d}-{name}.txt").write_text(print_graph(graph))
+            count += 1
+
+    return dump

@@ -1,0 +1,56 @@
+"""`demo`: the cartoon network from a file to a picture on an emulated board, with every step shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from edgec_devices import device_for
+from edgec_runtime import Bundle
+from PIL import Image
+
+from edgec.compiler import compile_model
+from edgec.errors import InputError
+from edgec.explain import report
+from edgec.lowering import Options
+from edgec.running import run_bundle
+
+_PLACES = (Path(__file__).parent / "_fixtures", Path(__file__).parents[1] / "fixtures")
+"""Where the wheel, and where a checkout, has the demo's network and photos."""
+
+
+def run_demo(target: str, out: Path, photo: Path | None, say: Callable[[str], None]) -> None:
+    """Compile for `target`, explain, run and time on that board emulated; results go to the folder `out`."""
+    fixtures = next((p for p in _PLACES if (p / "cartoon" / "cartoon.onnx").is_file()), None)
+    if fixtures is None:
+        raise InputError("the demo's network is not installed", hint="run it from a checkout of edgec: make demo")
+    photo = photo or fixtures / "photos" / "astronaut.jpg"
+    if not photo.is_file():
+        raise InputError(f"no such photo: {photo}", hint="check the path")
+    out.mkdir(parents=True, exist_ok=True)
+    model, bundle = fixtures / "cartoon" / "cartoon.onnx", out / "cartoon.edgec"
+    say(f"1. compile {model.name} for {target}, calibrated on {fixtures.name}/photos\n")
+    options = Options(target, fixtures / "photos", "0_1")
+    done = compile_model(model, output=bundle, options=options)
+    say(done.summary())
+    say("\n2. where each operation runs, and why\n")
+    say(report(done.lowered).to_text())
+    device = f"emulated:{done.lowered.target.board.name}"
+    after = out / "after.png"
+    say(f"\n3. run it on {device}: the generated C, executed as that board's code\n")
+    say(run_bundle(bundle, photo, after, device))
+    say(_side_by_side(photo, after, out / "before_after.png"))
+    say("\n4. latency, segment by segment (a board that is not there is estimated)\n")
+    with Bundle.open(bundle) as opened:
+        say(device_for(device).bench(opened).table())
+
+
+def _side_by_side(before: Path, after: Path, path: Path) -> str:
+    """Both pictures in one, at the size of the network's."""
+    with Image.open(after) as right, Image.open(before) as photo:
+        left = photo.convert("RGB").resize(right.size, Image.Resampling.BILINEAR)
+        both = Image.new("RGB", (2 * right.width + 8, right.height), "white")
+        both.paste(left, (0, 0))
+        both.paste(right.convert("RGB"), (right.width + 8, 0))
+    both.save(path)
+    return f"{path}: before and after"

@@ -1,0 +1,111 @@
+"""From a model file to segments: read → optimise → quantize → partition. `compile` and `explain` share this path."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from edgec_devices.boards import Target
+from edgec_partitioner.cost import CpuCost
+from edgec_partitioner.partition import Partition, partition
+
+from edgec.frontends import read_model
+from edgec.ir import Array, Graph, TensorType, verify
+from edgec.passes.pipeline import optimize
+from edgec.quantize.calibration import load_calibration
+from edgec.quantize.preprocess import Preprocess
+from edgec.quantize.quantize import assumed, is_quantized, quantize
+
+CALIBRATION_SAMPLES = 100
+"""At most so many are used: ranges hardly change beyond."""
+
+Dump = Callable[[str, Graph], None]
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a person chose about a compile; the same for `explain`.
+
+    target: "host", "pi4", "pi4+coral", …. calibrate: a folder of photos or an .npz; given, a float model becomes int8.
+    preprocess: how photos become inputs (see quantize/preprocess.py). disable: names of passes to leave out.
+    """
+
+    target: str = "host"
+    calibrate: Path | None = None
+    preprocess: str | None = None
+    input_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    disable: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A model on its way to code.
+
+    imported: the graph as the file has it. graph: optimised and, with calibration, quantized. samples: inputs to verify
+    with, from `samples_source`. quantized: whether edgec quantized it. assumed: whether its scales are made up.
+    """
+
+    target: Target
+    preprocess: Preprocess | None
+    imported: Graph
+    graph: Graph
+    samples: Sequence[Mapping[str, Array]]
+    samples_source: str
+    quantized: bool
+    assumed: bool
+    partition: Partition
+
+
+def lower(
+    model: Path, options: Options, *, dump: Dump | None = None, progress: Progress | None = None, assume: bool = False
+) -> Lowered:
+    """Bring a model file to segments. With `assume`, a float model without calibration gets made-up scales (explain)."""
+    say = progress or (lambda text: None)
+    target = Target.parse(options.target)
+    preprocess = Preprocess.parse(options.preprocess) if options.preprocess else None
+    say("reading the model")
+    imported = read_model(model, options.input_shapes)
+    verify(imported, "imported")
+    if dump is not None:
+        dump("import", imported)
+    say("optimising")
+    graph = optimize(imported.copy(), options.disable, dump)
+    samples, source = _samples(imported, options, preprocess)
+    float_model = not is_quantized(graph)
+    calibrated = float_model and options.calibrate is not None
+    assume = assume and float_model and not calibrated and target.coral
+    if calibrated or assume:
+        say("quantizing")
+        graph = quantize(graph, samples) if calibrated else assumed(graph)
+        verify(graph, "quantized")
+        graph = optimize(graph, options.disable, dump)
+        if dump is not None:
+            dump("quantize", graph)
+    say("partitioning")
+    cpu = CpuCost.scaled(target.board.clock_ghz, target.board.ipc)
+    parts = partition(graph, target.board.coral if target.coral else None, cpu)
+    return Lowered(target, preprocess, imported, graph, samples, source, calibrated, assume, parts)
+
+
+def _samples(
+    graph: Graph, options: Options, preprocess: Preprocess | None
+) -> tuple[Sequence[Mapping[str, Array]], str]:
+    """The calibration data, or reproducible noise to verify with when there is none."""
+    if options.calibrate is not None:
+        found = load_calibration(options.calibrate, graph.inputs, preprocess, CALIBRATION_SAMPLES)
+        return found, f"{len(found)} calibration samples"
+    rng = np.random.default_rng(0)
+    return [{v.name: _noise(v.type, rng) for v in graph.inputs}], "noise"
+
+
+def _noise(t: TensorType, rng: np.random.Generator) -> Array:
+    if t.dtype == "float32":
+        return rng.random(t.shape, np.float32)
+    if t.dtype == "bool":
+        return rng.integers(0, 2, t.shape).astype(bool)
+    info = np.iinfo(t.np_dtype)
+    low, high = (info.min, info.max) if t.dtype in ("int8", "uint8") else (0, 1)
+    return rng.integers(low, high + 1, t.shape).astype(t.np_dtype)

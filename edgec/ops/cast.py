@@ -1,0 +1,107 @@
+"""Between element types, by value: no scale is applied."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from onnx import TensorProto
+
+from edgec.ir import Array, CEmitter, OnnxNode, Op, OpDef, Quant, Sample, TensorType, TfliteCode, TfliteOp, Value
+from edgec.ir.opdef import Arg
+from edgec.ops.quantize import Quantize
+
+ONNX_TYPES = {
+    TensorProto.FLOAT: "float32",
+    TensorProto.DOUBLE: "float32",
+    TensorProto.FLOAT16: "float32",
+    TensorProto.BFLOAT16: "float32",
+    TensorProto.INT8: "int8",
+    TensorProto.UINT8: "uint8",
+    TensorProto.INT16: "int16",
+    TensorProto.INT32: "int32",
+    TensorProto.INT64: "int64",
+    TensorProto.UINT32: "int64",
+    TensorProto.UINT64: "int64",
+    TensorProto.BOOL: "bool",
+}
+"""The IR's element type of each of ONNX's; every float is float32."""
+
+
+@dataclass(frozen=True)
+class Cast(OpDef):
+    """The same numbers as another type: floats lose their fraction and saturate, integers keep their low bits."""
+
+    dtype: str
+
+    kind = "cast"
+    onnx = ("Cast", "CastLike")
+    tflite = ("CAST",)
+    elementwise: ClassVar[bool] = True
+
+    def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
+        """The shape of the input."""
+        return (TensorType(x[0].shape, self.dtype),)
+
+    def ref(self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]) -> list[Array]:
+        """Towards zero; anything but 0 is true; not-a-number becomes 0."""
+        if self.dtype == "bool":
+            return [x[0] != 0]
+        if x[0].dtype.kind != "f" or self.dtype == "float32":
+            return [x[0].astype(self.dtype)]
+        info = np.iinfo(self.dtype)
+        whole = np.nan_to_num(np.trunc(x[0].astype(np.float64)), nan=0.0, posinf=np.inf, neginf=-np.inf)
+        inside = np.clip(whole, float(info.min), float(info.max))
+        beyond = inside >= 2.0**63  # float(2^63 - 1) is 2^63, which int64 does not have
+        y = np.where(beyond, 0, inside).astype(self.dtype)
+        y[beyond] = info.max
+        return [y]
+
+    @classmethod
+    def from_onnx(cls, node: OnnxNode) -> Value:
+        """Cast, and CastLike whose second input has the type."""
+        x = node.input(0)
+        if node.op_type == "CastLike":
+            dtype = node.input(1).type.dtype
+        elif node.attrs["to"] in ONNX_TYPES:
+            dtype = ONNX_TYPES[node.attrs["to"]]
+        else:
+            raise ValueError(f"the element type {TensorProto.DataType.Name(node.attrs['to']).lower()} is not supported")
+        return x if x.type.dtype == dtype else node.build.add(cls(dtype), [x], node.name)
+
+    @classmethod
+    def from_tflite(cls, op: TfliteOp) -> None:
+        """The declared output says all. The integers of a quantized uint8 tensor are restored first."""
+        x, y = op.input(0), op.outputs[0]
+        if op.uint8 and x.type.is_quantized:
+            assert x.type.quant is not None
+            zero = x.type.quant.zero_point[0] + 128
+            x = op.build.add(Quantize("uint8"), [x], f"{x.name}_uint8", Quant.per_tensor(x.type.scale, zero))
+        op.build.write(cls(y.type.dtype), [x], [y])
+
+    def to_tflite(self, op: Op) -> TfliteCode:
+        """CAST."""
+        return TfliteCode("CAST", ("CastOptions", {}))
+
+    def c(self, op: Op, c: CEmitter) -> str:
+        """One kernel for all pairs of types."""
+        x, y = op.inputs[0], op.output
+        return f"ek_cast({c.ptr(x)}, {_code(x.type)}, {c.ptr(y)}, {_code(y.type)}, {x.type.size});"
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """To and from floats, and between integers."""
+        shape = (2, 3, 5)
+        for source, target in (
+            ("float32", "int32"), ("float32", "int64"), ("float32", "bool"), ("float32", "int8"), ("uint8", "float32"),
+            ("int32", "float32"), ("int64", "int32"), ("int32", "int64"), ("bool", "float32"), ("int8", "int32"),
+            ("int64", "bool"), ("bool", "int64"),
+        ):  # fmt: skip
+            yield Sample(cls(target), (Arg(TensorType(shape, source)),), label=f"{source}_{target}")
+
+
+def _code(t: TensorType) -> str:
+    """The C enumerator of an element type."""
+    return f"EK_{t.dtype.upper()}"

@@ -1,0 +1,258 @@
+"""Sliding-window maximum and average of NHWC images."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from edgec.ir import (
+    Array,
+    CEmitter,
+    OnnxNode,
+    Op,
+    OpDef,
+    Quant,
+    QuantRule,
+    Sample,
+    TensorType,
+    TfliteCode,
+    TfliteOp,
+    Value,
+    edgetpu_rule,
+)
+from edgec.ir.opdef import Arg
+from edgec.ops.common import suffix
+from edgec.ops.fixed_point import ACTIVATIONS, TFLITE_ACTIVATIONS, activation_range, clamp_float
+from edgec.ops.shape import from_nhwc, to_nhwc
+from edgec.ops.window import Pads, Pair, onnx_pads, out_size, pad_image, pair, patches, tflite_padding, tflite_pads
+
+
+@dataclass(frozen=True)
+class _Pool(OpDef):
+    """y[n, i, j, c] over the window that starts at (i, j) * stride - pads; padding never enters a maximum."""
+
+    kernel: Pair = (2, 2)
+    stride: Pair = (2, 2)
+    pads: Pads = (0, 0, 0, 0)
+    act: str = "none"
+
+    quant: ClassVar[QuantRule] = QuantRule.SAME
+    edgetpu: ClassVar[bool] = True
+
+    def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
+        """[N, OH, OW, C]; every window must touch the image."""
+        image = x[0]
+        if image.rank != 4:
+            raise ValueError(f"image must have rank 4, not {image}")
+        t, b, left, r = self.pads
+        h = out_size(image.shape[1], self.kernel[0], self.stride[0], 1, t, b)
+        w = out_size(image.shape[2], self.kernel[1], self.stride[1], 1, left, r)
+        if min(h, w) < 1:
+            raise ValueError(f"window {self.kernel} is larger than the padded image {image.shape[1:3]}")
+        if t >= self.kernel[0] or left >= self.kernel[1]:
+            raise ValueError(f"window {self.kernel} can lie in the padding {self.pads} alone")
+        return (image.with_shape((image.shape[0], h, w, image.shape[3])),)
+
+    def windows(self, x: Array, value: float) -> Array:
+        """[N, OH, OW, C, KH, KW] of the image padded with `value`."""
+        return patches(pad_image(x, self.pads, value), self.kernel, self.stride)
+
+    @classmethod
+    def from_onnx(cls, node: OnnxNode) -> Value:
+        """Image pools; the windows that ceil_mode adds become padding at the end."""
+        x = node.input(0)
+        if x.type.rank != 4:
+            raise ValueError(f"image has shape {list(x.type.shape)}; edgec compiles two spatial dimensions")
+        if node.n_outputs > 1:
+            raise ValueError("the indices of the maxima are not supported")
+        if pair(node.attrs.get("dilations")) != (1, 1):
+            raise ValueError(f"dilations {node.attrs['dilations']} are not supported")
+        size = (x.type.shape[2], x.type.shape[3])
+        kernel, stride = pair(node.attrs["kernel_shape"]), pair(node.attrs.get("strides"))
+        pads = onnx_pads(node, size, kernel, stride)
+        ceil = bool(node.attrs.get("ceil_mode", 0)) and node.attrs.get("auto_pad", "NOTSET") == "NOTSET"
+        spec = cls.with_onnx_attrs(cls(kernel, stride, _ceil_pads(size, kernel, stride, pads) if ceil else pads), node)
+        if ceil and spec.pads != pads and getattr(spec, "count_pads", False):
+            raise ValueError("ceil_mode together with count_include_pad is not supported")
+        return from_nhwc(node.build, node.build.add(spec, [to_nhwc(node.build, x)], node.name))
+
+    @classmethod
+    def with_onnx_attrs(cls, spec: _Pool, node: OnnxNode) -> _Pool:
+        """The attributes that only one of the pools has."""
+        return spec
+
+    @classmethod
+    def from_tflite(cls, op: TfliteOp) -> None:
+        """MAX_POOL_2D and AVERAGE_POOL_2D."""
+        x, o = op.input(0).type, op.options
+        kernel, stride = (o.filterHeight, o.filterWidth), (o.strideH, o.strideW)
+        pads = tflite_pads(o, (x.shape[1], x.shape[2]), kernel)
+        spec = cls(kernel, stride, pads, TFLITE_ACTIVATIONS[o.fusedActivationFunction])
+        op.build.write(spec.with_tflite_attrs(op), [op.input(0)], op.outputs)
+
+    def with_tflite_attrs(self, op: TfliteOp) -> _Pool:
+        """The attributes that only one of the pools has."""
+        return self
+
+    def tflite_padding(self, op: Op) -> int | None:
+        """TFLite's padding enum; None when it has no such padding."""
+        x = op.inputs[0].type
+        return tflite_padding(self.pads, (x.shape[1], x.shape[2]), self.kernel, self.stride)
+
+    def to_tflite(self, op: Op) -> TfliteCode | None:
+        """Version 2 is int8; explicit padding has no form."""
+        x, padding = op.inputs[0].type, self.tflite_padding(op)
+        if padding is None:
+            return None
+        options: dict[str, Any] = {
+            "padding": padding,
+            "strideH": self.stride[0],
+            "strideW": self.stride[1],
+            "filterHeight": self.kernel[0],
+            "filterWidth": self.kernel[1],
+            "fusedActivationFunction": TFLITE_ACTIVATIONS.index(self.act),
+        }
+        return TfliteCode(self.tflite[0], ("Pool2DOptions", options), 2 if x.dtype == "int8" else 1)
+
+    def c(self, op: Op, c: CEmitter) -> str:
+        """ek_<max|average>_pool2d_<type>."""
+        x, y = op.inputs[0].type, op.output.type
+        low, high = activation_range(self.act, y) if y.is_quantized else ACTIVATIONS[self.act]
+        shape = c.struct(
+            "ek_pool_t",
+            n=x.shape[0], ih=x.shape[1], iw=x.shape[2], c=x.shape[3], oh=y.shape[1], ow=y.shape[2],
+            kh=self.kernel[0], kw=self.kernel[1], sh=self.stride[0], sw=self.stride[1],
+            pt=self.pads[0], pl=self.pads[2], **self.c_fields(y), low=low, high=high,
+        )  # fmt: skip
+        return f"ek_{self.kind}_{suffix(y)}({c.ptr(op.inputs[0])}, {c.ptr(op.output)}, {shape});"
+
+    def c_fields(self, y: TensorType) -> dict[str, int]:
+        """What the struct holds for one of the pools only."""
+        return {}
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """Overlap, padding, strides, activations, a global window; float and int8."""
+        for label, spec, size in (
+            ("2x2", cls(), (1, 6, 4, 3)),
+            ("3x3", cls((3, 3), (1, 1), (1, 1, 1, 1), "relu"), (1, 5, 5, 20)),
+            ("stride", cls((3, 2), (2, 1), (0, 1, 0, 1), "relu6"), (2, 6, 5, 4)),
+            ("global", cls((7, 5), (1, 1)), (1, 7, 5, 9)),
+        ):
+            yield Sample(spec, (Arg(TensorType(size)),), label=label)
+            x = TensorType(size, "int8", Quant.per_tensor(0.05, -9))
+            yield Sample(spec, (Arg(x),), label=f"{label}_s8")
+
+    @edgetpu_rule(fix="keep the activation as an operation of its own")
+    def _no_fused_activation(self, op: Op) -> str | None:
+        """Pooling must have no fused activation."""
+        return None if self.act == "none" else f"activation {self.act}"
+
+    @edgetpu_rule(fix="pad by a separate operation, or choose a size that the stride divides")
+    def _same_or_valid_padding(self, op: Op) -> str | None:
+        """Padding must be none (VALID), or such that ceil(size / stride) windows fit with the odd element after (SAME)."""
+        return f"pads {self.pads}" if self.tflite_padding(op) is None else None
+
+
+def _ceil_pads(size: Pair, kernel: Pair, stride: Pair, pads: Pads) -> Pads:
+    """Padding at the end so that the last, partial window of ceil_mode fits; none that would start past the image."""
+    ends: list[int] = []
+    for axis in (0, 1):
+        before, after = pads[2 * axis], pads[2 * axis + 1]
+        rest = size[axis] + before + after - kernel[axis]
+        count = -(-rest // stride[axis]) + 1
+        if (count - 1) * stride[axis] >= size[axis] + before:
+            count -= 1
+        ends += [before, max(after, (count - 1) * stride[axis] + kernel[axis] - size[axis] - before)]
+    return (ends[0], ends[1], ends[2], ends[3])
+
+
+@dataclass(frozen=True)
+class MaxPool2D(_Pool):
+    """The largest element of each window."""
+
+    kind = "max_pool2d"
+    onnx = ("MaxPool",)
+    tflite = ("MAX_POOL_2D",)
+
+    def ref(self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]) -> list[Array]:
+        """Tap by tap, which is faster than one maximum over a six-dimensional view."""
+        lowest = -np.inf if x[0].dtype.kind == "f" else np.iinfo(x[0].dtype).min
+        windows = self.windows(x[0], lowest)
+        y = windows[..., 0, 0].copy()
+        for i in range(self.kernel[0]):
+            for j in range(self.kernel[1]):
+                np.maximum(y, windows[..., i, j], out=y)
+        if yt[0].is_quantized:
+            return [np.clip(y, *activation_range(self.act, yt[0])).astype(yt[0].np_dtype)]
+        return [clamp_float(y, self.act)]
+
+
+@dataclass(frozen=True)
+class AveragePool2D(_Pool):
+    """The mean of each window's elements: of those inside the image, or with `count_pads` of all, padding being 0.
+
+    int8 sums are divided with ties away from zero; with `uint8` (the op was uint8 in the file) with ties upwards.
+    """
+
+    count_pads: bool = False
+    uint8: bool = False
+
+    kind = "average_pool2d"
+    onnx = ("AveragePool",)
+    tflite = ("AVERAGE_POOL_2D",)
+
+    def counts(self, x: TensorType) -> Array:
+        """[1, OH, OW, 1]: how many elements each window holds."""
+        ones = np.ones((1, x.shape[1], x.shape[2], 1), np.int64)
+        return self.windows(ones, 1 if self.count_pads else 0).sum((4, 5))
+
+    def ref(self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]) -> list[Array]:
+        """Float sums in float32; int8 sums exact. TFLite's reference AveragePool."""
+        count = self.counts(xt[0])
+        if not yt[0].is_quantized:
+            total = self.windows(x[0], 0).sum((4, 5), dtype=np.float32)
+            return [clamp_float((total / count.astype(np.float32)).astype(np.float32), self.act)]
+        zero = yt[0].zero_point if self.count_pads else 0
+        total = self.windows(x[0].astype(np.int64), zero).sum((4, 5))
+        if self.uint8:
+            y = (total + count // 2) // count
+        else:
+            y = np.sign(total) * ((np.abs(total) + count // 2) // count)
+        return [np.clip(y, *activation_range(self.act, yt[0])).astype(yt[0].np_dtype)]
+
+    @classmethod
+    def with_onnx_attrs(cls, spec: _Pool, node: OnnxNode) -> _Pool:
+        """count_include_pad matters only when there is padding."""
+        count = bool(node.attrs.get("count_include_pad", 0)) and any(spec.pads)
+        return replace(spec, count_pads=count)  # type: ignore[call-arg]
+
+    def with_tflite_attrs(self, op: TfliteOp) -> _Pool:
+        """Which of the two roundings."""
+        return replace(self, uint8=op.uint8)
+
+    def tflite_needs_uint8(self, op: Op) -> bool:
+        """The rounding."""
+        return self.uint8
+
+    def tflite_padding(self, op: Op) -> int | None:
+        """TFLite leaves padding out of the mean."""
+        return None if self.count_pads else super().tflite_padding(op)
+
+    def c_fields(self, y: TensorType) -> dict[str, int]:
+        """Both attributes, and what counted padding is."""
+        zero = y.zero_point if self.count_pads and y.is_quantized else 0
+        return {"count_pads": int(self.count_pads), "round_up": int(self.uint8), "pad": zero}
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """Also padding that counts."""
+        yield from super().samples()
+        spec = cls((3, 3), (1, 1), (1, 1, 1, 1), count_pads=True)
+        for type_ in (TensorType((1, 4, 5, 6)), TensorType((1, 4, 5, 6), "int8", Quant.per_tensor(0.05, -9))):
+            yield Sample(spec, (Arg(type_),), label=f"count_pads_{type_.dtype}")
+        spec = cls((3, 3), (1, 1), (1, 1, 1, 1), uint8=True)
+        yield Sample(spec, (Arg(TensorType((1, 8, 8, 16), "int8", Quant.per_tensor(0.05, -9))),), label="u8")

@@ -1,0 +1,222 @@
+"""Elementwise functions of one number, as rows of one table. On int8 each is a table of 256 entries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import astuple, dataclass
+from math import erf
+from typing import Any, ClassVar
+
+import numpy as np
+
+from edgec.ir import (
+    Array,
+    CEmitter,
+    OnnxNode,
+    Op,
+    OpDef,
+    Quant,
+    QuantRule,
+    Sample,
+    TensorType,
+    TfliteCode,
+    TfliteOp,
+    Value,
+)
+from edgec.ir.opdef import Arg
+from edgec.ops import lut
+from edgec.ops.common import suffix
+
+LOGISTIC_QUANT = Quant.per_tensor(1 / 256, -128)
+TANH_QUANT = Quant.per_tensor(1 / 128, 0)
+"""The output scales that TFLite's specification prescribes."""
+
+
+@dataclass(frozen=True)
+class Unary(OpDef):
+    """y[i] = fn(x[i], attributes…). The float kernel is `ek_<kind>_f32`, all int8 ones are one look-up."""
+
+    fn: ClassVar[Callable[..., Any]]
+    """numpy's meaning on float32 and float64."""
+    options: ClassVar[str] = ""
+    """TFLite's options table; empty when its operator has none."""
+    versions: ClassVar[tuple[int, int | None]] = (1, None)
+    """TFLite operator versions for float32 and int8; None: TFLite has no such kernel."""
+    domain: ClassVar[tuple[float, float]] = (-4.0, 4.0)
+    """Where the samples take their inputs."""
+    prescribed: ClassVar[Quant | None] = None
+    """The output scale, where it is prescribed."""
+    quant: ClassVar[QuantRule] = QuantRule.FREE
+    elementwise: ClassVar[bool] = True
+
+    def f(self, x: Array) -> Array:
+        """The function with this op's attributes."""
+        with np.errstate(all="ignore"):
+            return np.asarray(type(self).fn(x, *astuple(self)))
+
+    def table(self, x: TensorType, y: TensorType) -> Array:
+        """The int8 outputs for -128 … 127."""
+        return lut.real_table(self.f, x, y)
+
+    def fixed_quant(self) -> Quant:
+        """The prescribed output scale."""
+        assert self.prescribed is not None
+        return self.prescribed
+
+    def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
+        """The type of the input."""
+        quant = self.prescribed if x[0].dtype == "int8" else None
+        return (TensorType(x[0].shape, x[0].dtype, quant),)
+
+    def ref(self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]) -> list[Array]:
+        """numpy on floats, the table on int8 (and uint8, which is the same shifted by 128)."""
+        if not yt[0].is_quantized:
+            return [self.f(x[0]).astype(yt[0].np_dtype)]
+        table = self.table(xt[0], yt[0])
+        return [table[x[0].astype(np.int64) + 128]]
+
+    @classmethod
+    def from_onnx(cls, node: OnnxNode) -> Value:
+        """One input."""
+        return node.build.add(cls(), [node.input(0)], node.name)
+
+    @classmethod
+    def from_tflite(cls, op: TfliteOp) -> None:
+        """One input."""
+        op.build.write(cls(), [op.input(0)], op.outputs)
+
+    def to_tflite(self, op: Op) -> TfliteCode | None:
+        """The builtin of the same meaning, if there is one for this type."""
+        version = self.versions[op.inputs[0].type.is_quantized]
+        if not self.tflite or version is None:
+            return None
+        return TfliteCode(self.tflite[0], self.tflite_options(), version)
+
+    def tflite_options(self) -> tuple[str, dict[str, Any]] | None:
+        """The options table and its fields."""
+        return (self.options, {}) if self.options else None
+
+    def c(self, op: Op, c: CEmitter) -> str:
+        """ek_lut_s8 or ek_<kind>_f32."""
+        x, y = op.inputs[0], op.output
+        args = f"{c.ptr(x)}, {c.ptr(y)}, {x.type.size}"
+        if y.type.is_quantized:
+            return f"ek_lut_s8({args}, {c.const(self.table(x.type, y.type), 'lut')});"
+        k = dict(zip("ab", self.coefficients(), strict=False))
+        extra = f", {c.struct('ek_coef_t', **k)}" if k else ""
+        return f"ek_{self.kernel()}_{suffix(y.type)}({args}{extra});"
+
+    def kernel(self) -> str:
+        """The C kernel's name without its type."""
+        return self.kind
+
+    def coefficients(self) -> tuple[float, ...]:
+        """The attributes as the C kernel takes them, at most two."""
+        return astuple(self)
+
+    @classmethod
+    def variants(cls) -> Iterator[Unary]:
+        """The attributes that samples try."""
+        yield cls()
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """Floats, and all int8 inputs at two scales."""
+        low, high = cls.domain
+        for i, spec in enumerate(cls.variants()):
+            yield Sample(spec, (Arg(TensorType((1, 3, 4, 5))),), label=f"{i}_f32")
+            for n, scale in enumerate(((high - low) / 255, (high - low) / 100)):
+                zero = max(-128, -128 - round(low / scale))
+                x = TensorType((1, 16, 16, 8), "int8", Quant.per_tensor(scale, zero))
+                with np.errstate(all="ignore"):
+                    peak = float(np.nanmax(np.abs(spec.f(np.linspace(max(low, scale), high, 99)))))
+                y = cls.prescribed or Quant.per_tensor(max(peak, 1e-3) / 100, -7 if low < 0 else -128)
+                yield Sample(spec, (Arg(x),), y, f"{i}_s8_{n}")
+
+
+def _row(kind: str, fn: Callable[..., Any], doc: str, **fields: Any) -> type[Unary]:
+    """A function without attributes."""
+    name = kind.title().replace("_", "")
+    body = {"kind": kind, "fn": staticmethod(fn), "__doc__": doc, "__module__": __name__, **fields}
+    return dataclass(frozen=True)(type(name, (Unary,), body))
+
+
+def _elementwise(fn: Callable[[float], float]) -> Callable[[Array], Array]:
+    """A Python function of one float as a numpy function that keeps the type."""
+    each = np.frompyfunc(fn, 1, 1)
+    return lambda x: np.asarray(each(x.astype(np.float64))).astype(x.dtype)
+
+
+ERF = _elementwise(erf)
+
+
+def _sigmoid(x: Array) -> Array:
+    one = x.dtype.type(1)
+    return np.asarray(one / (one + np.exp(-x)))
+
+
+def _softplus(x: Array) -> Array:
+    return np.asarray(np.log1p(np.exp(-np.abs(x))) + np.maximum(x, 0))
+
+
+def _hard_swish(x: Array) -> Array:
+    return np.asarray(x * np.minimum(np.maximum(x + 3, 0), 6) / 6)
+
+
+_POSITIVE = (0.0, 6.0)
+_TPU = {"edgetpu": True}
+
+Relu = _row(
+    "relu", lambda x: np.maximum(x, 0), "max(x, 0).",
+    onnx=("Relu",), tflite=("RELU",), versions=(1, 2), table=lambda self, x, y: lut.clamp_table(0.0, None, x, y), **_TPU,
+)  # fmt: skip
+Relu6 = _row(
+    "relu6", lambda x: np.clip(x, 0, 6), "min(max(x, 0), 6).", domain=(-8.0, 8.0),
+    tflite=("RELU6",), versions=(1, 2), table=lambda self, x, y: lut.clamp_table(0.0, 6.0, x, y), **_TPU,
+)  # fmt: skip
+ReluN1To1 = _row(
+    "relu_n1_to_1", lambda x: np.clip(x, -1, 1), "min(max(x, -1), 1).",
+    tflite=("RELU_N1_TO_1",), versions=(1, 1), table=lambda self, x, y: lut.clamp_table(-1.0, 1.0, x, y), **_TPU,
+)  # fmt: skip
+Logistic = _row(
+    "logistic", _sigmoid, "1 / (1 + e^-x).", onnx=("Sigmoid",), tflite=("LOGISTIC",), versions=(1, 2),
+    quant=QuantRule.FIXED, prescribed=LOGISTIC_QUANT, domain=(-8.0, 8.0), **_TPU,
+)  # fmt: skip
+Tanh = _row(
+    "tanh", np.tanh, "The hyperbolic tangent.", onnx=("Tanh",), tflite=("TANH",), versions=(1, 2),
+    quant=QuantRule.FIXED, prescribed=TANH_QUANT, **_TPU,
+)  # fmt: skip
+HardSwish = _row(
+    "hard_swish", _hard_swish, "x * relu6(x + 3) / 6.", onnx=("HardSwish",), tflite=("HARD_SWISH",),
+    options="HardSwishOptions", versions=(1, 1), table=lambda self, x, y: lut.hard_swish_table(x, y),
+)  # fmt: skip
+Exp = _row("exp", np.exp, "e^x.", onnx=("Exp",), tflite=("EXP",), options="ExpOptions", versions=(1, 2))
+Log = _row(
+    "log", np.log, "The natural logarithm.", onnx=("Log",), tflite=("LOG",), versions=(1, 2),
+    domain=_POSITIVE, table=lambda self, x, y: lut.log_table(x, y),
+)  # fmt: skip
+Sqrt = _row(
+    "sqrt", np.sqrt, "The square root.", onnx=("Sqrt",), tflite=("SQRT",), versions=(1, 2),
+    domain=_POSITIVE, table=lambda self, x, y: lut.sqrt_table(x, y),
+)  # fmt: skip
+Rsqrt = _row(
+    "rsqrt", lambda x: 1 / np.sqrt(x), "1 / sqrt(x).", tflite=("RSQRT",), versions=(1, 2),
+    domain=_POSITIVE, table=lambda self, x, y: lut.rsqrt_table(x, y),
+)  # fmt: skip
+Abs = _row(
+    "abs", np.abs, "The magnitude.", onnx=("Abs",), tflite=("ABS",), options="AbsOptions", versions=(1, 2),
+    table=lambda self, x, y: lut.abs_table(x, y),
+)  # fmt: skip
+Neg = _row("neg", np.negative, "-x.", onnx=("Neg",), tflite=("NEG",), options="NegOptions")
+Square = _row("square", np.square, "x * x.", tflite=("SQUARE",), options="SquareOptions")
+Reciprocal = _row("reciprocal", lambda x: 1 / x, "1 / x.", onnx=("Reciprocal",), domain=_POSITIVE)
+Floor = _row("floor", np.floor, "The largest whole number not above x.", onnx=("Floor",), tflite=("FLOOR",))
+Ceil = _row("ceil", np.ceil, "The smallest whole number not below x.", onnx=("Ceil",), tflite=("CEIL",))
+Round = _row("round", np.rint, "The nearest whole number, ties to even.", onnx=("Round",), tflite=("ROUND",))
+Sign = _row("sign", np.sign, "-1, 0 or 1.", onnx=("Sign",), tflite=("SIGN",), options="SignOptions")
+Sin = _row("sin", np.sin, "The sine of radians.", onnx=("Sin",), tflite=("SIN",))
+Cos = _row("cos", np.cos, "The cosine of radians.", onnx=("Cos",), tflite=("COS",), options="CosOptions")
+Erf = _row("erf", ERF, "The error function.", onnx=("Erf",))
+Softplus = _row("softplus", _softplus, "log(1 + e^x).", onnx=("Softplus",))
+Softsign = _row("softsign", lambda x: x / (1 + np.abs(x)), "x / (1 + |x|).", onnx=("Softsign",))
+Mish = _row("mish", lambda x: x * np.tanh(_softplus(x)), "x * tanh(softplus(x)).", onnx=("Mish",))

@@ -1,0 +1,73 @@
+"""The order of the passes. A pass is a module of this folder with `run(graph) -> bool`; its name is the file's."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Collection
+
+from edgec import passes
+from edgec.errors import InputError, InternalError, did_you_mean
+from edgec.ir import Graph, verify
+
+Pass = Callable[[Graph], bool]
+
+_TIDY = ("constant_folding", "dead_code", "common_subexpressions", "cancel_transposes", "algebraic")
+
+ORDER: tuple[tuple[str, ...], ...] = (
+    (*_TIDY, "layout", "sink_transposes"),
+    (*_TIDY, "simplify_reshapes"),
+    (
+        *_TIDY,
+        "simplify_reshapes",
+        "fold_batch_norm",
+        "fold_bias",
+        "recognize_activations",
+        "fuse_activation",
+        "fold_pad",
+    ),
+)
+"""Groups, each run until nothing changes. Transposes find their places before those that only move ones become
+reshapes, and the folds come when convolution, bias and activation stand side by side."""
+
+_ROUNDS = 100
+"""More rounds than any model needs: passes that undo one another are a bug."""
+
+
+def available() -> dict[str, Pass]:
+    """Every pass by name."""
+    names = [m.name for m in pkgutil.iter_modules(passes.__path__) if not m.name.startswith("_")]
+    modules = {name: importlib.import_module(f"{passes.__name__}.{name}") for name in names if name != "pipeline"}
+    return {name: module.run for name, module in modules.items()}
+
+
+def optimize(graph: Graph, disabled: Collection[str] = (), dump: Callable[[str, Graph], None] | None = None) -> Graph:
+    """Run all passes on the graph, which is changed, and return it.
+
+    disabled: names of passes to leave out; InputError for a name that is none. dump: called with each pass's name and
+    the graph whenever the pass has changed it.
+    """
+    table = available()
+    for name in disabled:
+        if name not in table:
+            hint = f"the passes are: {', '.join(table)}"
+            raise InputError(f"there is no pass {name}{did_you_mean(name, table)}", "--disable-pass", hint)
+    verify(graph, "imported")
+    for group in ORDER:
+        _fixed_point(graph, {name: table[name] for name in group if name not in disabled}, dump)
+    verify(graph, "canonical")
+    return graph
+
+
+def _fixed_point(graph: Graph, group: dict[str, Pass], dump: Callable[[str, Graph], None] | None) -> None:
+    for _ in range(_ROUNDS):
+        changed = False
+        for name, run in group.items():
+            if run(graph):
+                changed = True
+                verify(graph, "canonical")
+                if dump is not None:
+                    dump(name, graph)
+        if not changed:
+            return
+    raise InternalError(f"the passes {', '.join(group)} do not settle on {graph.name}")

@@ -1,0 +1,25 @@
+"""Post-training quantization to int8: calibration data, ranges, scales, the rewrite, and what it cost in accuracy."""
+
+from edgec.quantize.accuracy import Agreement, compare, cosine, sqnr_db
+from edgec.quantize.calibration import load_calibration
+from edgec.quantize.observers import METHODS, RangeMethod, calibrate
+from edgec.quantize.preprocess import ImageLayout, Preprocess, photo_input
+from edgec.quantize.quantize import assumed, is_quantized, quantize, quantize_ranges
+
+__all__ = [
+    "METHODS",
+    "Agreement",
+    "ImageLayout",
+    "Preprocess",
+    "RangeMethod",
+    "assumed",
+    "calibrate",
+    "compare",
+    "cosine",
+    "is_quantized",
+    "load_calibration",
+    "photo_input",
+    "quantize",
+    "quantize_ranges",
+    "sqnr_db",
+]

@@ -1,0 +1,141 @@
+"""Calibration samples: from an .npz file, a photo, or a folder of photos."""
+
+from __future__ import annotations
+
+import re
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from edgec.errors import InputError
+from edgec.ir import Array, TensorType, Value
+from edgec.quantize.preprocess import PHOTO_SUFFIXES, Preprocess, photo_input
+
+Sample = Mapping[str, Array]
+"""One set of inputs, by name."""
+
+_NUMBERED = re.compile(r"in(\d+)_(\d+)")
+
+
+def load_calibration(
+    path: Path, inputs: Sequence[Value], preprocess: Preprocess | None = None, limit: int | None = None
+) -> list[Sample]:
+    """The samples at `path` for these graph inputs, at most `limit` of them. Raises InputError, never returns none.
+
+    A folder or a photo: photos (jpg, png, bmp, ppm) sorted by name, turned upright, stretched to the input's size and
+    put through `preprocess` (default: 0…1 for float inputs, raw pixels for quantized ones).
+
+    An .npz file: arrays named as the inputs, of the input's shape or with samples along a leading (or the batch) axis;
+    or in<k>_<j> for input j of sample k; or a single array for a single input. Elements are taken as they are.
+    """
+    if path.is_dir():
+        samples = _from_photos(_photos(path), path, inputs, preprocess, limit)
+    elif not path.is_file():
+        raise InputError(f"no such calibration data: {path}", hint="give a folder of photos or an .npz file")
+    elif path.suffix.lower() == ".npz":
+        samples = _from_npz(path, inputs)
+    elif path.suffix.lower() in PHOTO_SUFFIXES:
+        samples = _from_photos([path], path, inputs, preprocess, limit)
+    else:
+        what = f"{path.name} is neither an .npz file, a photo nor a folder"
+        raise InputError(what, str(path), "give a folder of photos or an .npz file")
+    return samples[:limit]
+
+
+def _photos(folder: Path) -> list[Path]:
+    found = sorted(p for p in folder.iterdir() if p.suffix.lower() in PHOTO_SUFFIXES and p.is_file())
+    if not found:
+        kinds = ", ".join(s[1:] for s in PHOTO_SUFFIXES)
+        raise InputError("the calibration folder holds no photo", str(folder), f"put some photos ({kinds}) in it")
+    return found
+
+
+def _from_photos(
+    photos: list[Path], path: Path, inputs: Sequence[Value], preprocess: Preprocess | None, limit: int | None
+) -> list[Sample]:
+    if len(inputs) != 1:
+        names = ", ".join(v.name for v in inputs)
+        what = f"photos feed one input, but the model has {len(inputs)}: {names}"
+        raise InputError(what, str(path), "give an .npz file with an array for each input")
+    v = inputs[0]
+    return [{v.name: photo_input(p, v.name, v.type, preprocess)} for p in photos[:limit]]
+
+
+def _from_npz(path: Path, inputs: Sequence[Value]) -> list[Sample]:
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile) as e:
+        raise InputError(
+            f"{path.name} cannot be read as an .npz file: {e}", str(path), "save it with numpy.savez"
+        ) from e
+    if any(_NUMBERED.fullmatch(name) for name in arrays):
+        samples = _numbered(arrays, path, inputs)
+    else:
+        samples = _named(arrays, path, inputs)
+    if not samples:
+        raise InputError(f"{path.name} holds no sample", str(path), _expected(inputs))
+    return samples
+
+
+def _numbered(arrays: Mapping[str, Array], path: Path, inputs: Sequence[Value]) -> list[Sample]:
+    """in<k>_<j>: the sample numbers in order, each with every input."""
+    numbers = sorted({int(m[1]) for m in map(_NUMBERED.fullmatch, arrays) if m})
+    samples: list[Sample] = []
+    for k in numbers:
+        sample: dict[str, Array] = {}
+        for j, v in enumerate(inputs):
+            key = f"in{k}_{j}"
+            if key not in arrays:
+                raise InputError(f"{path.name} has no array {key} for input {v.name}", str(path), _expected(inputs))
+            sample.update(_split(arrays[key], v, key, path)[0])
+        samples.append(sample)
+    return samples
+
+
+def _named(arrays: Mapping[str, Array], path: Path, inputs: Sequence[Value]) -> list[Sample]:
+    """Arrays named as the inputs, or a single one of any name for a single input."""
+    if len(inputs) == 1 and len(arrays) == 1 and inputs[0].name not in arrays:
+        arrays = {inputs[0].name: next(iter(arrays.values()))}
+    missing = [v.name for v in inputs if v.name not in arrays]
+    if missing:
+        has = ", ".join(arrays) or "nothing"
+        raise InputError(f"{path.name} has no array named {missing[0]}; it has {has}", str(path), _expected(inputs))
+    columns = [_split(arrays[v.name], v, v.name, path) for v in inputs]
+    counts = {v.name: len(c) for v, c in zip(inputs, columns, strict=True)}
+    if len(set(counts.values())) > 1:
+        text = ", ".join(f"{n} of {name}" for name, n in counts.items())
+        raise InputError(
+            f"{path.name} has unequal numbers of samples: {text}", str(path), "give as many for each input"
+        )
+    return [{k: a for part in row for k, a in part.items()} for row in zip(*columns, strict=True)]
+
+
+def _split(array: Array, v: Value, key: str, path: Path) -> list[dict[str, Array]]:
+    """The samples of one array, each of exactly the input's type."""
+    shape, t = v.type.shape, v.type
+    if array.shape == shape:
+        parts: Sequence[Array] = [array]
+    elif array.shape[1:] == shape:
+        parts = list(array)
+    elif shape[:1] == (1,) and array.ndim == len(shape) and array.shape[1:] == shape[1:]:
+        parts = [a[None] for a in array]
+    else:
+        what = f"array {key} has shape {list(array.shape)}, but input {v.name} is {t}"
+        raise InputError(what, str(path), f"give {list(shape)}, or [samples, {', '.join(map(str, shape))}]")
+    return [{v.name: _cast(a, t, key, path)} for a in parts]
+
+
+def _cast(array: Array, t: TensorType, key: str, path: Path) -> Array:
+    if array.dtype == t.np_dtype:
+        return np.ascontiguousarray(array)
+    if array.dtype.kind == "f" and t.dtype == "float32":
+        return np.ascontiguousarray(array, np.float32)
+    hint = f"convert it after your preprocessing: array.astype('{t.dtype}')"
+    raise InputError(f"array {key} is {array.dtype}, but the input is {t}", str(path), hint)
+
+
+def _expected(inputs: Sequence[Value]) -> str:
+    return "expected " + ", ".join(f"{v.name} {v.type}" for v in inputs) + " with samples along a leading axis"

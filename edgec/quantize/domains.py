@@ -1,0 +1,106 @@
+"""Which ops of a float graph become int8, and which stay float32."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from edgec.ir import Graph, Op, Quant, QuantRule, Value
+from edgec.quantize.params import int8_type
+
+_ANY_SCALE = Quant.per_tensor(1.0)
+
+
+def role(op: Op, i: int) -> str:
+    """What input `i` is: act, weight, bias or index."""
+    roles = op.spec.roles
+    return roles[min(i, len(roles) - 1)]
+
+
+def activations(op: Op) -> list[Value]:
+    """The inputs whose role is act, constants among them."""
+    return [v for i, v in enumerate(op.inputs) if role(op, i) == "act"]
+
+
+def int8_ops(graph: Graph) -> set[Op]:
+    """The ops that compute in int8.
+
+    An op with a scale rule of its own does when its weights are constant. One that keeps its input's scale follows its
+    neighbours: int8 where a producer or all readers are. An island of int8 ops that multiplies nothing by weights and
+    lies beside float ops is not worth its conversions, and stays float.
+    """
+    able = [op for op in graph.ops if _able(op)]
+    chosen = {op for op in able if op.spec.quant is not QuantRule.SAME}
+    _follow(graph, [op for op in able if op.spec.quant is QuantRule.SAME], chosen)
+    for island in _islands(graph, chosen):
+        if not any(op.spec.macs(op) for op in island) and _touches_float(graph, island, chosen):
+            chosen -= island
+    return chosen
+
+
+def _able(op: Op) -> bool:
+    """Whether the op has an int8 form for inputs of these kinds."""
+    acts = activations(op)
+    if op.spec.quant is QuantRule.FLOAT or all(v.const is not None for v in acts):
+        return False
+    if any(v.type.dtype != "float32" for v in acts):
+        return False
+    if any(v.const is None for i, v in enumerate(op.inputs) if role(op, i) in ("weight", "bias")):
+        return False
+    types = [
+        int8_type(v.type, _ANY_SCALE) if role(op, i) in ("act", "weight") else v.type for i, v in enumerate(op.inputs)
+    ]
+    try:
+        op.spec.infer(*types)
+    except ValueError:
+        return False
+    return True
+
+
+def _follow(graph: Graph, neutral: list[Op], chosen: set[Op]) -> None:
+    """Add the neutral ops whose producer is chosen, or whose readers all are, until nothing changes."""
+    producer, users = graph.producers(), graph.users()
+
+    def fed(op: Op) -> bool:
+        return any(producer.get(v) in chosen for v in activations(op) if v.const is None)
+
+    def read(op: Op) -> bool:
+        if any(v in graph.outputs for v in op.outputs):
+            return False
+        readers = [u for v in op.outputs for u in users.get(v, [])]
+        return bool(readers) and all(u in chosen for u in readers)
+
+    before = -1
+    while len(chosen) != before:
+        before = len(chosen)
+        chosen.update(op for op in neutral if fed(op))
+        chosen.update(op for op in reversed(neutral) if read(op))
+
+
+def _islands(graph: Graph, chosen: set[Op]) -> Iterator[set[Op]]:
+    """The connected components of the chosen ops."""
+    producer, users = graph.producers(), graph.users()
+    left = [op for op in graph.ops if op in chosen]
+    seen: set[Op] = set()
+    for start in left:
+        if start in seen:
+            continue
+        island, stack = {start}, [start]
+        while stack:
+            op = stack.pop()
+            near = [producer[v] for v in op.inputs if v in producer]
+            near += [u for v in op.outputs for u in users.get(v, [])]
+            fresh = {n for n in near if n in chosen} - island
+            island |= fresh
+            stack += fresh
+        seen |= island
+        yield island
+
+
+def _touches_float(graph: Graph, island: set[Op], chosen: set[Op]) -> bool:
+    producer, users = graph.producers(), graph.users()
+    for op in island:
+        above = [producer[v] for v in op.inputs if v in producer]
+        below = [u for v in op.outputs for u in users.get(v, [])]
+        if any(other not in chosen for other in (*above, *below)):
+            return True
+    return False

@@ -1,0 +1,84 @@
+"""Scales and integers of the TFLite 8-bit quantization specification.
+
+Activations: int8 per tensor, asymmetric, zero exact. Weights: int8 in [-127, 127], symmetric. Biases: int32 with the
+scale input x weight. Scales are rounded to float32, as files store them, before anything is computed from them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from edgec.ir import Array, Quant, TensorType
+from edgec.ops.fixed_point import round_half_away
+from edgec.quantize.observers import Range
+
+_MIN_SCALE = 1e-9  # ranges below this are noise around zero; smaller scales would leave the range of the multipliers
+_BIAS_MAX = 1 << 30  # leaves the accumulator as much room for the products
+
+
+def activation_quant(r: Range, floor: float = _MIN_SCALE) -> Quant:
+    """The int8 quantization of a range, widened so that it holds zero; the scale is at least `floor`.
+
+    The zero point is nudged to an integer on the side where that moves the range less.
+    """
+    low, high = min(r[0], 0.0), max(r[1], 0.0)
+    scale = float(np.float32(max((high - low) / 255, floor, _MIN_SCALE)))
+    from_low, from_high = -128 - low / scale, 127 - high / scale
+    low_error, high_error = 128 + abs(low / scale), 127 + abs(high / scale)
+    zero = from_low if low_error < high_error else from_high
+    return Quant.per_tensor(scale, int(np.clip(round_half_away(np.array(zero)), -128, 127)))
+
+
+def holds(q: Quant, r: Range) -> bool:
+    """Whether an int8 quantization represents the whole range, within half a step."""
+    scale, zero = q.scale[0], q.zero_point[0]
+    return (-128.5 - zero) * scale <= r[0] and r[1] <= (127.5 - zero) * scale
+
+
+def weight_quant(w: Array, axis: int | None, x_scale: float, bias: Array | None) -> Quant:
+    """Symmetric scales of a weight, per slice of `axis` or (None) per tensor.
+
+    A slice of zeros takes the tensor's scale. Where the bias would not fit int32 at the scale x_scale * w_scale, the
+    weight's scale is raised until it does.
+    """
+    magnitude = np.abs(w.astype(np.float64))
+    whole = float(magnitude.max(initial=0.0)) / 127 or 1.0
+    if axis is None:
+        scale = np.array([whole])
+    else:
+        others = tuple(i for i in range(w.ndim) if i != axis)
+        scale = magnitude.max(axis=others) / 127
+        scale[scale == 0] = whole
+    if bias is not None and bias.size:
+        least = np.abs(bias.astype(np.float64)) / (x_scale * _BIAS_MAX)
+        scale = np.maximum(scale, least.max() if axis is None else least)
+    scale = np.maximum(scale, np.finfo(np.float32).tiny)
+    stored = tuple(float(s) for s in scale.astype(np.float32))
+    return Quant(stored, (0,) * len(stored), axis if len(stored) > 1 else None)
+
+
+def quantize_weight(w: Array, q: Quant) -> Array:
+    """int8 in [-127, 127]."""
+    scale, _ = q.broadcast(w.ndim)
+    return np.clip(round_half_away(w.astype(np.float64) / scale), -127, 127).astype(np.int8)
+
+
+def quantize_activation(x: Array, q: Quant) -> Array:
+    """int8 in [-128, 127] of a constant that stands where activations do."""
+    scaled = round_half_away(x.astype(np.float64) / q.scale[0]) + q.zero_point[0]
+    result: Array = np.clip(np.nan_to_num(scaled), -128, 127).astype(np.int8)
+    return result
+
+
+def quantize_bias(bias: Array, x_scale: float, w: Quant) -> tuple[Array, Quant]:
+    """int32 and its quantization, one scale per channel where the weight has several."""
+    scale = np.float32(x_scale) * np.array(w.scale, np.float32)
+    q = round_half_away(bias.astype(np.float64) / (np.float64(x_scale) * np.array(w.scale, np.float64)))
+    stored = tuple(float(s) for s in scale)
+    quant = Quant(stored, (0,) * len(stored), 0 if len(stored) > 1 else None)
+    return np.clip(q, -(2**31), 2**31 - 1).astype(np.int32), quant
+
+
+def int8_type(t: TensorType, q: Quant) -> TensorType:
+    """The int8 form of a float type."""
+    return t.with_quant(q, "int8")

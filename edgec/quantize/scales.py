@@ -1,0 +1,102 @@
+"""The scale of every int8 activation: from its op, from calibration, and shared where ops demand it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from edgec.ir import Graph, Op, Quant, QuantRule, Value
+from edgec.quantize.domains import activations
+from edgec.quantize.observers import Range, constant_range
+from edgec.quantize.params import activation_quant, holds
+
+_FINEST = 2.0**-17
+"""An output scale below this part of the smallest input scale adds nothing, and TFLite's ADD refuses it from 2^-19."""
+
+
+@dataclass(eq=False)
+class _Group:
+    """Values that share one scale: a prescribed one, or that of the union of their ranges."""
+
+    range: Range
+    fixed: Quant | None = None
+    floor: float = 0.0
+
+    def quant(self) -> Quant:
+        return self.fixed or activation_quant(self.range, self.floor)
+
+    def widen(self, r: Range) -> None:
+        self.range = (min(self.range[0], r[0]), max(self.range[1], r[1]))
+
+
+def activation_scales(graph: Graph, chosen: set[Op], ranges: Mapping[Value, Range]) -> dict[Value, Quant]:
+    """The int8 quantization of every computed float32 value that a chosen op reads or writes.
+
+    A SAME op joins its computed inputs and its outputs in one group; an input whose scale is prescribed elsewhere stays
+    out of it (the rewriter requantizes it), unless all inputs have that same scale and the constants fit it.
+    """
+    ops = [op for op in graph.ops if op in chosen]
+    grouping = _Grouping(ranges)
+    for op in ops:
+        grouping.add(op)
+    while any(grouping.raise_floor(op) for op in ops):
+        pass
+    return {v: g.quant() for v, g in grouping.of.items()}
+
+
+class _Grouping:
+    """The group of every value, built in the order of the ops."""
+
+    def __init__(self, ranges: Mapping[Value, Range]) -> None:
+        self.ranges = ranges
+        self.of: dict[Value, _Group] = {}
+
+    def group(self, v: Value) -> _Group:
+        return self.of.setdefault(v, _Group(self.ranges[v]))
+
+    def add(self, op: Op) -> None:
+        """Let the op's rule act on its values."""
+        results = [v for v in op.outputs if v.type.dtype == "float32"]
+        if op.spec.quant is QuantRule.FIXED:
+            self.of.update({v: _Group(self.ranges[v], op.spec.fixed_quant()) for v in results})
+        elif op.spec.quant is QuantRule.SAME:
+            self._share(op, results)
+        for v in (*activations(op), *results):
+            if v.const is None:
+                self.group(v)
+
+    def _share(self, op: Op, results: list[Value]) -> None:
+        acts = activations(op)
+        sources = [self.group(v) for v in acts if v.const is None]
+        constants = [constant_range(v.const) for v in acts if v.const is not None]
+        prescribed = {g.fixed for g in sources}
+        only = next(iter(prescribed)) if len(prescribed) == 1 else None
+        if only is not None and all(holds(only, r) for r in constants):
+            self.of.update(dict.fromkeys(results, sources[0]))
+            return
+        free = [g for g in sources if g.fixed is None]
+        home = free[0] if free else _Group((0.0, 0.0))
+        # an output can exceed the inputs: by the value of a border, by the overshoot of a cubic resize
+        for r in (*(g.range for g in sources), *constants, *(self.ranges[v] for v in results)):
+            home.widen(r)
+        for v, g in self.of.items():
+            if g in free:
+                self.of[v] = home
+        self.of.update(dict.fromkeys(results, home))
+
+    def raise_floor(self, op: Op) -> bool:
+        """Keep an output of almost no range from a scale far below what the inputs can resolve; tells of a change."""
+        if op.spec.quant is not QuantRule.FREE:
+            return False
+        least = min(self._scale(v) for v in activations(op))
+        changed = False
+        for g in (self.of[v] for v in op.outputs if v in self.of):
+            floor = least if g.range[0] == g.range[1] == 0 else least * _FINEST
+            if g.fixed is None and g.quant().scale[0] < floor * (1 - 1e-6):
+                g.floor, changed = floor, True
+        return changed
+
+    def _scale(self, v: Value) -> float:
+        if v.const is not None:
+            return activation_quant(constant_range(v.const)).scale[0]
+        return self.of[v].quant().scale[0]

@@ -1,0 +1,43 @@
+"""docs/supported-ops.md, derived from what each op declares."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+
+import edgec.ops  # noqa: F401 (registers all operations)
+from edgec.ir import OpDef, QuantRule
+
+_HEAD = """# Supported operations
+
+Derived from the definitions in `edgec/ops/`; `tests/house/test_docs.py` keeps it fresh.
+int8 "same", "fixed" and "free" say where the output's scale comes from; "-" means that the op stays float32.
+Edge TPU "rules" means that the op maps when the rules below hold.
+
+"""
+
+
+def supported_ops() -> str:
+    """The whole document."""
+    rows = ["| op | ONNX | TFLite | int8 | Edge TPU |", "| --- | --- | --- | --- | --- |"]
+    rows += [_row(cls) for _, cls in sorted(OpDef.registry.items())]
+    return _HEAD + "\n".join(rows) + "\n\n## Edge TPU rules\n\n" + "\n".join(_rules()) + "\n"
+
+
+def _row(cls: type[OpDef]) -> str:
+    int8 = "-" if cls.quant is QuantRule.FLOAT else cls.quant.name.lower()
+    place = "rules" if cls.edgetpu else "-"
+    return f"| {cls.kind} | {', '.join(cls.onnx)} | {', '.join(cls.tflite)} | {int8} | {place} |"
+
+
+def _rules() -> Iterator[str]:
+    """Every rule once, with the ops that it holds for."""
+    kinds: dict[str, list[str]] = {}
+    for kind, cls in sorted(OpDef.registry.items()):
+        if cls.edgetpu:
+            for _, fn in inspect.getmembers(cls, inspect.isfunction):
+                if hasattr(fn, "edgetpu_fix"):
+                    kinds.setdefault(" ".join((inspect.getdoc(fn) or "").split()), []).append(kind)
+    total = sum(cls.edgetpu for cls in OpDef.registry.values())
+    for text, ops in sorted(kinds.items(), key=lambda item: (-len(item[1]), item[0])):
+        yield f"- {'all' if len(ops) == total else ', '.join(ops)}: {text}"

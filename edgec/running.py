@@ -1,0 +1,101 @@
+"""`run`: one inference of a bundle on a device, from a file to a file."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from edgec_devices import device_for
+from edgec_runtime import Bundle, Manifest, TensorInfo
+from PIL import Image
+
+from edgec.errors import InputError
+from edgec.ir import Array, Quant, TensorType
+from edgec.ir.types import dequantize
+from edgec.quantize.preprocess import PHOTO_SUFFIXES, ImageLayout, Preprocess, photo_input
+
+IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp")
+
+
+def run_bundle(path: Path, inputs: Path, output: Path, device: str) -> str:
+    """Run on `device` ("local:", "emulated:pi4", …); returns a line that says what was written.
+
+    inputs: an .npz by input name, an .npy or a photo for a single input. output: an .npz by output name, or an image
+    file for a single output of 1 or 3 channels in 0…1.
+    """
+    if not output.parent.is_dir():
+        raise InputError(f"the folder {output.parent} does not exist", at=str(output), hint=f"mkdir -p {output.parent}")
+    if output.suffix.lower() not in (".npz", *IMAGE_SUFFIXES):
+        raise InputError(f"cannot write {output.suffix or output.name} files", at=str(output), hint="give .npz or .png")
+    with Bundle.open(path) as bundle:
+        results = device_for(device).run(bundle, load_inputs(inputs, bundle.manifest))
+        if output.suffix.lower() == ".npz":
+            np.savez(output, **results)
+        else:
+            (info,) = _single(bundle.manifest.output_infos(), "output", output)
+            save_image(output, results[info.name], info)
+    shapes = ", ".join(f"{n} {a.dtype}{list(a.shape)}" for n, a in results.items())
+    return f"{output}: {shapes} (from {device})"
+
+
+def load_inputs(path: Path, manifest: Manifest) -> dict[str, Array]:
+    """The model's inputs from a file. Raises InputError; types and shapes are checked by the session."""
+    if not path.is_file():
+        raise InputError(f"no such input file: {path}", hint="give an .npz, .npy or photo")
+    suffix = path.suffix.lower()
+    if suffix in PHOTO_SUFFIXES:
+        (info,) = _single(manifest.input_infos(), "input", path)
+        return {info.name: photo_input(path, info.name, tensor_type(info), _preprocess(manifest))}
+    if suffix not in (".npz", ".npy"):
+        raise InputError(f"cannot read {path.name} as inputs", at=str(path), hint="give an .npz, .npy or photo")
+    try:
+        loaded = np.load(path, allow_pickle=False)
+        arrays = dict(loaded) if suffix == ".npz" else {"": np.asarray(loaded)}
+    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile) as e:
+        raise InputError(f"{path.name} cannot be read: {e}", at=str(path), hint="save it with numpy.savez") from e
+    return _by_name(arrays, manifest, path)
+
+
+def _by_name(arrays: Mapping[str, Array], manifest: Manifest, path: Path) -> dict[str, Array]:
+    """As named; as in0_0, in0_1, … (sample 0); or the only array for the only input."""
+    if any(name in manifest.inputs for name in arrays):
+        return {name: arrays[name] for name in arrays if name in manifest.inputs}
+    if "in0_0" in arrays:
+        return {name: arrays[f"in0_{j}"] for j, name in enumerate(manifest.inputs) if f"in0_{j}" in arrays}
+    if len(arrays) == 1 and len(manifest.inputs) == 1:
+        return {manifest.inputs[0]: next(iter(arrays.values()))}
+    hint = f"name the arrays {', '.join(manifest.inputs)}"
+    raise InputError(f"{path.name} has the arrays {', '.join(arrays)}, none of them an input", at=str(path), hint=hint)
+
+
+def _single(infos: tuple[TensorInfo, ...], what: str, path: Path) -> tuple[TensorInfo, ...]:
+    if len(infos) != 1:
+        names = ", ".join(i.name for i in infos)
+        raise InputError(f"the model has {len(infos)} {what}s: {names}", at=str(path), hint="use an .npz file")
+    return infos
+
+
+def _preprocess(manifest: Manifest) -> Preprocess | None:
+    if manifest.preprocess is None:
+        return None
+    known = {k: tuple(v) if isinstance(v, list) else v for k, v in manifest.preprocess.items()}
+    return Preprocess(**known)
+
+
+def tensor_type(info: TensorInfo) -> TensorType:
+    """A manifest's tensor as the IR types it."""
+    q = info.quant
+    quant = None if q is None else Quant(q.scale, q.zero_point, q.axis)
+    return TensorType(info.shape, info.numpy_dtype.name, quant)
+
+
+def save_image(path: Path, array: Array, info: TensorInfo) -> None:
+    """An image output, reals in 0…1 (or uint8 as it is), as a picture."""
+    layout = ImageLayout.of(info.name, tensor_type(info))
+    image = array[0].transpose(1, 2, 0) if layout.channels_first else array[0]
+    if info.quant is not None or image.dtype == np.float32:
+        real = dequantize(image, tensor_type(info).with_shape(image.shape)) if info.quant is not None else image
+        image = np.clip(np.rint(real * 255), 0, 255).astype(np.uint8)
+    Image.fromarray(image[..., 0] if layout.channels == 1 else image).save(path)

@@ -1,0 +1,54 @@
+"""Regions as graphs of their own, which run one after the other and hand each other named values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from edgec.ir import Graph, Op, Value, verify
+from edgec_partitioner.legalize import legalize
+from edgec_partitioner.regions import Places, Region, regions
+from edgec_partitioner.verdicts import Place
+
+
+@dataclass(frozen=True)
+class Segment:
+    """One piece of the model. Its graph's inputs and outputs are the crossing values, named as in the whole graph.
+
+    macs: multiply-accumulates of one inference. est_ms: the cost model's time on the Edge TPU; None on the CPU.
+    """
+
+    name: str
+    place: Place
+    graph: Graph
+    macs: int
+    est_ms: float | None = None
+
+
+def split(graph: Graph, places: Places) -> list[Segment]:
+    """The segments of `graph` in the order they run; at least one, and each a legal "partitioned" graph.
+
+    Edge TPU segments are legalised: they can be written as TFLite. Every output must be computed, or an input.
+    """
+    parts = regions(graph, places) or [Region("cpu", (), tuple(graph.inputs), tuple(graph.outputs))]
+    return [segment(f"seg{i}", part) for i, part in enumerate(parts)]
+
+
+def segment(name: str, part: Region, est_ms: float | None = None) -> Segment:
+    """The graph of one region."""
+    own = _subgraph(name, part)
+    macs = sum(op.spec.macs(op) for op in own.ops)
+    own = legalize(own) if part.place == "edgetpu" else own
+    verify(own, "partitioned")
+    return Segment(name, part.place, own, macs, est_ms)
+
+
+def _subgraph(name: str, part: Region) -> Graph:
+    twin: dict[Value, Value] = {}
+
+    def copy(values: Sequence[Value]) -> list[Value]:
+        return [twin.setdefault(v, Value(v.name, v.type, v.const)) for v in values]
+
+    inputs = copy(part.inputs)
+    ops = [Op(op.spec, copy(op.inputs), copy(op.outputs), op.source) for op in part.ops]
+    return Graph(name, inputs, copy(part.outputs), ops)

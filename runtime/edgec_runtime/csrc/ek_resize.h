@@ -1,0 +1,96 @@
+/* Resizing of NHWC images; tables say which rows and columns each output pixel is made of. */
+#ifndef EK_RESIZE_H
+#define EK_RESIZE_H
+#include "ek_base.h"
+
+/* `c` in bytes. */
+typedef struct {
+    int n, ih, iw, c, oh, ow;
+    const int32_t *rows, *columns;
+} ek_resize_nearest_t;
+
+EK_KERNEL void ek_resize_nearest(const void *x, void *y, const ek_resize_nearest_t *p) {
+    const char *image = x;
+    char *to = y;
+    const size_t c = (size_t)p->c, row = (size_t)p->iw * c;
+    for (int b = 0; b < p->n; b++, image += (size_t)p->ih * row)
+        for (int i = 0; i < p->oh; i++)
+            for (int j = 0; j < p->ow; j++, to += c)
+                memcpy(to, image + (size_t)p->rows[i] * row + (size_t)p->columns[j] * c, c);
+}
+
+/* Two rows, two columns, and the weights of the second ones (of 1). */
+typedef struct {
+    int n, ih, iw, c, oh, ow;
+    const int32_t *y0, *y1, *x0, *x1;
+    const float *fy, *fx;
+} ek_resize_bilinear_f32_t;
+
+/* The same with weights in 1/1024. */
+typedef struct {
+    int n, ih, iw, c, oh, ow;
+    const int32_t *y0, *y1, *x0, *x1, *fy, *fx;
+} ek_resize_bilinear_fixed_t;
+
+/* For every output pixel the four pixels p00 p10 p01 p11 and the weights of the second row and column. */
+#define EK_RESIZE_BILINEAR(NAME, PARAMS, T, W, STATEMENT)                                                   \
+    EK_KERNEL void NAME(const T *x, T *y, const PARAMS *p) {                                                \
+        const int c = p->c, row = p->iw * c;                                                                \
+        for (int b = 0; b < p->n; b++, x += (ptrdiff_t)p->ih * row)                                         \
+            for (int i = 0; i < p->oh; i++) {                                                               \
+                const T *top = x + (ptrdiff_t)p->y0[i] * row, *bottom = x + (ptrdiff_t)p->y1[i] * row;      \
+                for (int j = 0; j < p->ow; j++, y += c) {                                                   \
+                    const T *p00 = top + p->x0[j] * c, *p01 = top + p->x1[j] * c;                           \
+                    const T *p10 = bottom + p->x0[j] * c, *p11 = bottom + p->x1[j] * c;                     \
+                    const W fy = p->fy[i], fx = p->fx[j];                                                   \
+                    for (int k = 0; k < c; k++) STATEMENT;                                                  \
+                }                                                                                           \
+            }                                                                                               \
+    }
+
+/* The order of the sum is TFLite's, so that the uint8 kernel rounds as it does. */
+EK_KERNEL float ek_bilinear(float v00, float v10, float v01, float v11, float fy, float fx) {
+    return v00 * (1 - fy) * (1 - fx) + v10 * fy * (1 - fx) + v01 * (1 - fy) * fx + v11 * fy * fx;
+}
+
+EK_KERNEL int8_t ek_bilinear_fixed(int v00, int v10, int v01, int v11, int fy, int fx) {
+    const int32_t gy = 1024 - fy, gx = 1024 - fx;
+    const int32_t v = v00 * gy * gx + v10 * fy * gx + v01 * gy * fx + v11 * fy * fx;
+    return (int8_t)((v + (v > 0 ? 1 << 19 : -(1 << 19))) / (1 << 20));
+}
+
+EK_KERNEL float ek_unsigned(int8_t v) { return (float)(v + 128); }
+
+EK_RESIZE_BILINEAR(ek_resize_bilinear_f32, ek_resize_bilinear_f32_t, float, float,
+                   y[k] = ek_bilinear(p00[k], p10[k], p01[k], p11[k], fy, fx))
+EK_RESIZE_BILINEAR(ek_resize_bilinear_s8, ek_resize_bilinear_fixed_t, int8_t, int32_t,
+                   y[k] = ek_bilinear_fixed(p00[k], p10[k], p01[k], p11[k], fy, fx))
+EK_RESIZE_BILINEAR(ek_resize_bilinear_u8, ek_resize_bilinear_f32_t, int8_t, float,
+                   y[k] = (int8_t)((int32_t)(ek_bilinear(ek_unsigned(p00[k]), ek_unsigned(p10[k]), ek_unsigned(p01[k]),
+                                                         ek_unsigned(p11[k]), fy, fx) + 0.5f) - 128))
+
+/* Four rows and columns with their weights for each output row and column. */
+typedef struct {
+    int n, ih, iw, c, oh, ow;
+    const int32_t *iy, *ix;
+    const float *wy, *wx;
+} ek_resize_cubic_t;
+
+EK_KERNEL void ek_resize_cubic_f32(const float *x, float *y, const ek_resize_cubic_t *p) {
+    const int c = p->c, row = p->iw * c;
+    for (int b = 0; b < p->n; b++, x += (ptrdiff_t)p->ih * row)
+        for (int i = 0; i < p->oh; i++)
+            for (int j = 0; j < p->ow; j++, y += c)
+                for (int k = 0; k < c; k++) {
+                    float sum = 0;
+                    for (int s = 4 * i; s < 4 * i + 4; s++) {
+                        const float *line = x + (ptrdiff_t)p->iy[s] * row + k;
+                        float part = 0;
+                        for (int t = 4 * j; t < 4 * j + 4; t++) part += p->wx[t] * line[p->ix[t] * c];
+                        sum += p->wy[s] * part;
+                    }
+                    y[k] = sum;
+                }
+}
+
+#endif

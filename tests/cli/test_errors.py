@@ -1,0 +1,159 @@
+"""One small case per thing a person can get wrong: the message, the exit code, and nothing left behind."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+ROOT = Path(__file__).parents[2]
+DIGITS = ROOT / "fixtures" / "digits" / "digits.onnx"
+PHOTO = ROOT / "fixtures" / "photos" / "astronaut.jpg"
+
+
+@dataclass
+class Result:
+    code: int
+    out: str
+    err: str
+
+
+def edgec(*args: object, cwd: Path) -> Result:
+    done = subprocess.run(
+        [sys.executable, "-m", "edgec", *map(str, args)], capture_output=True, text=True, cwd=cwd, timeout=300
+    )
+    return Result(done.returncode, done.stdout, done.stderr)
+
+
+def refused(result: Result, *texts: str, code: int = 2) -> None:
+    """The house shape: `error:` first, one `hint:`, the exit code, no traceback."""
+    assert result.code == code, result
+    assert result.err.startswith("error: "), result.err
+    assert result.err.count("\n  hint: ") == 1, result.err
+    assert "Traceback" not in result.err + result.out
+    for text in texts:
+        assert text in result.err, result.err
+
+
+def onnx_model(path: Path, op: str = "Relu", shape: tuple[object, ...] = (1, 3, 8, 8)) -> Path:
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, shape)
+    graph = helper.make_graph([helper.make_node(op, ["x"], ["y"], name="the_node")], "g", [x], [y])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
+    return path
+
+
+def test_missing_model(tmp_path: Path) -> None:
+    refused(edgec("compile", "nosuch.onnx", cwd=tmp_path), "no such model file: nosuch.onnx")
+
+
+def test_neither_onnx_nor_tflite(tmp_path: Path) -> None:
+    (tmp_path / "model.h5").write_bytes(b"x")
+    refused(edgec("compile", "model.h5", cwd=tmp_path), "model.h5 is neither .onnx nor .tflite")
+
+
+@pytest.mark.parametrize("cut", [0, 6, 100, 0.5, 0.9, 0.99])
+def test_truncated_tflite(tmp_path: Path, cut: float) -> None:
+    from edgec.emit.tflite import write_tflite
+    from tests.emit.test_c import residual_int8
+
+    data = write_tflite(residual_int8())
+    size = cut if cut > 1 else int(cut * len(data))
+    (tmp_path / "model.tflite").write_bytes(data[: int(size)])
+    refused(edgec("compile", "model.tflite", cwd=tmp_path), "model.tflite")
+    assert list(tmp_path.iterdir()) == [tmp_path / "model.tflite"]
+
+
+@pytest.mark.parametrize("cut", [0, 40, 0.3, 0.8])
+def test_truncated_onnx(tmp_path: Path, cut: float) -> None:
+    data = DIGITS.read_bytes()
+    (tmp_path / "model.onnx").write_bytes(data[: int(cut if cut > 1 else cut * len(data))])
+    refused(edgec("compile", "model.onnx", cwd=tmp_path), "model.onnx")
+    assert list(tmp_path.iterdir()) == [tmp_path / "model.onnx"]
+
+
+def test_unknown_op(tmp_path: Path) -> None:
+    model = onnx_model(tmp_path / "m.onnx", "Det")
+    refused(edgec("compile", model, cwd=tmp_path), "Det", "the_node", "m.onnx")
+
+
+def test_dynamic_shape_that_is_not_frozen(tmp_path: Path) -> None:
+    model = onnx_model(tmp_path / "m.onnx", shape=(1, 3, "height", "width"))
+    refused(edgec("compile", model, cwd=tmp_path), "x", "height", "--input-shape x=")
+
+
+@pytest.mark.parametrize("text", ["x", "x=", "=1x2", "x=1x-3", "x=1xa"])
+def test_malformed_input_shape(tmp_path: Path, text: str) -> None:
+    refused(edgec("compile", DIGITS, "--input-shape", text, cwd=tmp_path), f"--input-shape {text}")
+
+
+def test_input_shape_of_no_input(tmp_path: Path) -> None:
+    refused(edgec("compile", DIGITS, "--input-shape", "imput=1x1x32x32", cwd=tmp_path), "imput", "input")
+
+
+def test_calibration_folder_without_images(tmp_path: Path) -> None:
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "notes.txt").write_text("no picture")
+    result = edgec("compile", DIGITS, "--calibrate", "photos", "--target", "pi4+coral", cwd=tmp_path)
+    refused(result, "calibration folder holds no photo", "photos")
+    assert not list(tmp_path.glob("*.edgec"))
+
+
+def test_calibration_that_is_not_there(tmp_path: Path) -> None:
+    refused(edgec("compile", DIGITS, "--calibrate", "nosuch", cwd=tmp_path), "nosuch")
+
+
+def test_calibration_of_the_wrong_shape(tmp_path: Path) -> None:
+    np.savez(tmp_path / "c.npz", input=np.zeros((4, 3, 9, 9), np.float32))
+    refused(edgec("compile", DIGITS, "--calibrate", "c.npz", cwd=tmp_path), "[4, 3, 9, 9]")
+
+
+@pytest.mark.parametrize(("target", "guess"), [("pi44", "pi4"), ("pi4+corral", "coral")])
+def test_unknown_target(tmp_path: Path, target: str, guess: str) -> None:
+    refused(edgec("compile", DIGITS, "--target", target, cwd=tmp_path), target.split("+")[-1], guess)
+
+
+def test_unknown_pass(tmp_path: Path) -> None:
+    refused(edgec("compile", DIGITS, "--disable-pass", "dead_cod", cwd=tmp_path), "dead_cod", "dead_code")
+
+
+def test_unknown_preprocessing(tmp_path: Path) -> None:
+    refused(edgec("explain", DIGITS, "--preprocess", "0..1", cwd=tmp_path), "0..1")
+
+
+def test_output_folder_that_is_not_there(tmp_path: Path) -> None:
+    refused(edgec("compile", DIGITS, "-o", "a/b.edgec", cwd=tmp_path), "folder a does not exist")
+
+
+def test_unknown_verb_and_option(tmp_path: Path) -> None:
+    refused(edgec("compil", cwd=tmp_path), "did you mean compile?")
+    refused(edgec("compile", DIGITS, "--tarbet", "pi4", cwd=tmp_path), "--tarbet")
+
+
+def test_a_bundle_that_is_none(tmp_path: Path) -> None:
+    (tmp_path / "x.edgec").write_bytes(b"not a zip")
+    refused(edgec("bench", "x.edgec", cwd=tmp_path), "x.edgec")
+    refused(edgec("run", "nosuch.edgec", "--input", PHOTO, "--output", "y.npz", cwd=tmp_path), "nosuch.edgec")
+
+
+@pytest.mark.slow
+def test_running_with_wrong_files(tmp_path: Path) -> None:
+    assert edgec("compile", DIGITS, "-o", "d.edgec", cwd=tmp_path).code == 0
+    run = ("run", "d.edgec", "--output", "y.npz", "--input")
+    refused(edgec(*run, "nosuch.npz", cwd=tmp_path), "nosuch.npz")
+    np.savez(tmp_path / "x.npz", inpt=np.zeros((1, 1, 32, 32), np.float32), other=np.zeros(3))
+    refused(edgec(*run, "x.npz", cwd=tmp_path), "none of them an input")
+    np.savez(tmp_path / "x.npz", input=np.zeros((1, 1, 32, 32), np.float64))
+    refused(edgec(*run, "x.npz", cwd=tmp_path), "float32, not float64")
+    (tmp_path / "x.npz").write_bytes(b"PK\x03\x04")
+    refused(edgec(*run, "x.npz", cwd=tmp_path), "x.npz cannot be read")
+    np.savez(tmp_path / "x.npz", input=np.zeros((1, 1, 32, 32), np.float32))
+    refused(edgec(*run, "x.npz", "--on", "emulated:pi9", cwd=tmp_path), "pi9")
+    refused(edgec("run", "d.edgec", "--input", "x.npz", "--output", "y.gif", cwd=tmp_path), "cannot write .gif")
+    assert not (tmp_path / "y.npz").exists()

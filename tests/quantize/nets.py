@@ -1,0 +1,96 @@
+"""Small random float networks for the tests of quantization and partition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from edgec.ir import Array, Builder, Graph, OpDef, TensorType, Value
+from edgec.ops.binary import Add, Mul
+from edgec.ops.concat import Concat
+from edgec.ops.conv import Conv2D, DepthwiseConv2D
+from edgec.ops.shape import Reshape
+from edgec.ops.unary import Logistic, Relu
+
+
+class Net:
+    """A Builder with seeded random weights."""
+
+    def __init__(self, name: str, seed: int = 0) -> None:
+        self.build = Builder(name)
+        self.rng = np.random.default_rng(seed)
+
+    def input(self, *shape: int, name: str = "x") -> Value:
+        return self.build.input(name, TensorType(shape))
+
+    def const(self, *shape: int, scale: float = 1.0) -> Value:
+        return self.build.const((self.rng.normal(size=shape) * scale).astype(np.float32))
+
+    def op(self, spec: OpDef, *inputs: Value, name: str = "") -> Value:
+        return self.build.add(spec, inputs, name)
+
+    def conv(self, x: Value, channels: int, kernel: int = 3, **fields: object) -> Value:
+        """Same-sized unless `fields` say otherwise, with weights that keep the variance."""
+        depth, half = x.type.shape[3], kernel // 2
+        w = self.const(channels, kernel, kernel, depth, scale=(kernel * kernel * depth) ** -0.5)
+        spec = Conv2D(**{"pads": (half,) * 4, "act": "relu6", **fields})  # type: ignore[arg-type]
+        return self.op(spec, x, w, self.const(channels, scale=0.3))
+
+    def depthwise(self, x: Value, **fields: object) -> Value:
+        channels = x.type.shape[3]
+        w = self.const(1, 3, 3, channels, scale=1 / 3)
+        spec = DepthwiseConv2D(**{"pads": (1,) * 4, "act": "relu", **fields})  # type: ignore[arg-type]
+        return self.op(spec, x, w, self.const(channels, scale=0.3))
+
+    def done(self, *outputs: Value) -> Graph:
+        self.build.graph.outputs = list(outputs)
+        return self.build.graph
+
+
+def chain() -> Graph:
+    net = Net("chain", 1)
+    y = net.conv(net.input(1, 12, 10, 3), 8, stride=(2, 2))
+    y = net.depthwise(y)
+    return net.done(net.conv(y, 6, 1, act="none"))
+
+
+def residual() -> Graph:
+    net = Net("residual", 2)
+    y = net.conv(net.input(1, 9, 9, 3), 8)
+    z = net.op(Add("relu"), y, net.conv(y, 8, act="none"))
+    return net.done(net.op(Mul(), z, net.const(8)))
+
+
+def joined() -> Graph:
+    """Branches of unlike ranges meet in a concatenation, one of them with a prescribed scale."""
+    net = Net("joined", 3)
+    y = net.conv(net.input(1, 8, 8, 3), 4)
+    gate = net.op(Logistic(), net.conv(y, 4, act="none"))
+    wide = net.op(Mul(), y, net.const(4, scale=3.0))
+    z = net.op(Concat(3), gate, wide, y)
+    return net.done(net.conv(z, 5, act="none"), gate)
+
+
+def head() -> Graph:
+    """Reshape and Logistic at the end; the middle value is an output too."""
+    net = Net("head", 4)
+    y = net.conv(net.input(1, 6, 6, 3), 4)
+    flat = net.op(Reshape((1, 144)), net.op(Relu(), net.conv(y, 4, act="none")))
+    return net.done(net.op(Logistic(), flat), y)
+
+
+def odd_pads() -> Graph:
+    """Pads as PyTorch has them for stride 2: neither TFLite's SAME nor VALID."""
+    net = Net("odd_pads", 5)
+    y = net.conv(net.input(1, 12, 12, 3), 8, stride=(2, 2), pads=(1, 1, 1, 1))
+    y = net.depthwise(y, stride=(2, 2), pads=(1, 1, 1, 1))
+    return net.done(net.conv(y, 4, act="none"))
+
+
+NETS: dict[str, Callable[[], Graph]] = {f.__name__: f for f in (chain, residual, joined, head, odd_pads)}
+
+
+def samples(graph: Graph, count: int = 4, seed: int = 0) -> list[dict[str, Array]]:
+    rng = np.random.default_rng(seed)
+    return [{v.name: rng.normal(size=v.type.shape).astype(np.float32) for v in graph.inputs} for _ in range(count)]

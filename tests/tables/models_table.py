@@ -1,0 +1,179 @@
+"""Real models through the whole line: compile, check the C, run here and on an emulated Pi, compare with references.
+
+Markdown on the screen, build/models-table.json. Only public commands of edgec are used. Needs the data folder
+(EDGEC_SHARED, default ../shared).
+
+    python tests/tables/models_table.py [--models a,b] [--targets host,pi4]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).parents[2]
+SHARED = Path(os.environ.get("EDGEC_SHARED") or ROOT.parent / "shared")
+WORK = ROOT / "build" / "models"
+EDGEC = [sys.executable, "-m", "edgec"]
+MODELS = (
+    "resnet8_i8,resnet8_f32,vww96_i8,mnv1_025_128_u8,mnv2_tf2_i8,prisma_i8,prisma_f32,mnv1_025_224_f32,"
+    "mp_selfie_land_onnx,mp_face_landmark_onnx,ultraface_rfb320,prisma_onnx,pfld_ghostone"
+)
+TARGETS = "host,pi4,pi4+coral"
+FLOAT_TOLERANCE = 1e-4
+ALLOCATORS = re.compile(r"\b(malloc|calloc|realloc|free|aligned_alloc|mmap|sbrk)\b")
+
+
+@dataclass
+class Row:
+    """One model on one target. Errors: largest difference from the reference; steps for int8, part of the range for floats."""
+
+    model: str
+    target: str
+    segments: str = ""
+    edgetpu_macs: float = 0.0
+    arena: int = 0
+    bss: int = 0
+    compile_s: float = 0.0
+    local: float | None = None
+    emulated: float | None = None
+    reference: str = ""
+    sanitizers: str = ""
+    problems: list[str] = field(default_factory=list)
+
+
+def run(*command: str | Path, timeout: int = 3600) -> subprocess.CompletedProcess[str]:
+    """A command with its output; raises RuntimeError with its last lines when it fails."""
+    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=timeout)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(map(str, command[:6]))}: exit {done.returncode}: {done.stderr[-600:]}")
+    return done
+
+
+def measure(model: str, target: str) -> Row:
+    """Everything about one model on one target."""
+    row = Row(model, target)
+    entry = next(m for m in json.loads((SHARED / "models" / "index.json").read_text()) if m["name"] == model)
+    bundle = WORK / f"{model}-{target}.edgec"
+    started = time.monotonic()
+    try:
+        run(*EDGEC, "compile", SHARED / "models" / entry["file"], "--target", target, "-o", bundle, "-q")
+        row.compile_s = round(time.monotonic() - started, 1)
+        describe(row, bundle)
+        check_c(row, bundle)
+        reference = SHARED / "models" / entry["ref"]["file"]
+        row.local = compare(row, bundle, reference, "local:")
+        if target != "host":
+            row.emulated = compare(row, bundle, reference, "emulated:pi4")
+    except (RuntimeError, subprocess.TimeoutExpired) as e:
+        row.problems.append(str(e))
+    return row
+
+
+def describe(row: Row, bundle: Path) -> None:
+    """Places and sizes, from the manifest."""
+    manifest = json.loads(zipfile.ZipFile(bundle).read("manifest.json"))
+    segments = manifest["segments"]
+    row.segments = " ".join(s["place"] for s in segments)
+    row.arena = sum(s["arena"] for s in segments)
+    macs = sum(s["macs"] for s in segments)
+    row.edgetpu_macs = sum(s["macs"] for s in segments if s["place"] == "edgetpu") / macs if macs else 0.0
+
+
+def check_c(row: Row, bundle: Path) -> None:
+    """The bundle's own src/: no warning, no allocation, .bss as printed, clean under both sanitizers."""
+    out = WORK / f"{bundle.stem}-c"
+    out.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(bundle) as z:
+        z.extractall(out, [n for n in z.namelist() if n.startswith("src/")])
+        segments = json.loads(z.read("manifest.json"))["segments"]
+    warnings = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off"]
+    for s in segments:
+        object_file = out / f"{s['name']}.o"
+        run("gcc", *warnings, "-O2", "-c", out / "src" / f"{s['name']}.c", "-o", object_file)
+        match = re.search(r"^\.bss\s+(\d+)", run("size", "-A", object_file).stdout, re.M)
+        bss = int(match[1]) if match else 0
+        row.bss += bss
+        if bss != s["arena"]:
+            row.problems.append(f"{s['name']}: .bss {bss}, arena {s['arena']}")
+        if found := ALLOCATORS.search(run("nm", object_file).stdout):
+            row.problems.append(f"{s['name']} refers to {found[1]}")
+    sanitize = ["-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-DEK_PROGRAM"]
+    sources = sorted((out / "src").glob("*.c"))
+    run("gcc", *warnings, *sanitize, *sources, "-lm", "-o", out / "sanitized")
+    run(out / "sanitized", "--runs", "1")
+    row.sanitizers = "clean"
+
+
+def compare(row: Row, bundle: Path, reference: Path, device: str) -> float:
+    """The largest difference over the reference's samples; a problem when it is more than allowed."""
+    ref = np.load(reference)
+    worst = 0.0
+    for k in sorted({int(m[1]) for n in ref.files if (m := re.fullmatch(r"in(\d+)_0", n))}):
+        given, result = WORK / "input.npz", WORK / "output.npz"
+        np.savez(given, **{f"in0_{n.split('_')[1]}": ref[n] for n in ref.files if n.startswith(f"in{k}_")})
+        run(*EDGEC, "run", bundle, "--input", given, "--output", result, "--on", device)
+        got = list(np.load(result).values())
+        kind = "kref" if f"kref{k}_0" in ref.files else "out"
+        row.reference = kind
+        for j, y in enumerate(got):
+            worst = max(worst, difference(y, ref[f"{kind}{k}_{j}"]))
+    exact = got[0].dtype.kind != "f"
+    if worst > (0 if exact else FLOAT_TOLERANCE):
+        row.problems.append(f"{device} differs by {worst:.3g}")
+    return worst
+
+
+def difference(got: np.ndarray, want: np.ndarray) -> float:
+    """Steps for integers, part of the range for floats."""
+    if want.dtype.kind != "f":
+        return float(np.abs(got.astype(int) - want.astype(int)).max())
+    span = max(float(want.max() - want.min()), 1e-30)
+    return float(np.abs(got.reshape(want.shape) - want).max()) / span
+
+
+def markdown(rows: list[Row]) -> Iterator[str]:
+    """The table."""
+    yield "| model | target | segments | MACs on TPU | arena = .bss | local | emulated Pi | against | sanitizers | compile s |"
+    yield "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"
+    for r in rows:
+        numbers = ["-" if e is None else f"{e:.3g}" for e in (r.local, r.emulated)]
+        arena = f"{r.arena}" if r.arena == r.bss else f"{r.arena} ≠ {r.bss}"
+        cells = [r.model, r.target, r.segments, f"{r.edgetpu_macs:.1%}", arena, *numbers, r.reference, r.sanitizers]
+        yield f"| {' | '.join(cells)} | {r.compile_s} |"
+        yield from (f"  PROBLEM {r.model} {r.target}: {p}" for p in r.problems)
+
+
+def main() -> int:
+    """Print the table; exit 1 when anything is not as promised."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--models", default=MODELS)
+    parser.add_argument("--targets", default=TARGETS)
+    args = parser.parse_args()
+    if not (SHARED / "models").is_dir():
+        print(f"no data folder at {SHARED}: set EDGEC_SHARED")
+        return 2
+    WORK.mkdir(parents=True, exist_ok=True)
+    rows = []
+    for model in args.models.split(","):
+        for target in args.targets.split(","):
+            rows.append(measure(model, target))
+            print(f"{model} {target}: {rows[-1].problems or 'ok'}", file=sys.stderr, flush=True)
+    print("\n".join(markdown(rows)))
+    (ROOT / "build" / "models-table.json").write_text(json.dumps([asdict(r) for r in rows], indent=1) + "\n")
+    return 1 if any(r.problems for r in rows) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
