@@ -1,7 +1,7 @@
 """edgec: trained vision models onto a Raspberry Pi, with or without a Coral Edge TPU.
 
-    import edgec
-    edgec.compile("model.onnx", target="pi4+coral", calibrate="photos/", output="out.edgec")
+import edgec
+edgec.compile("model.onnx", target="pi4+coral", calibrate="photos/", output="out.edgec")
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 PathLike = str | Path
 
 
-def compile(  # noqa: A001 (the verb, as on the command line)
+def compile(
     model: PathLike,
     target: str = "host",
     output: PathLike | None = None,
@@ -33,7 +33,7 @@ def compile(  # noqa: A001 (the verb, as on the command line)
     labels: PathLike | None = None,
     cc: str | None = None,
 ) -> Compiled:
-    """Compile a .onnx or .tflite file into one verified bundle; see `edgec compile --help`. Raises errors.EdgecError."""
+    """Compile a .onnx or .tflite file into one verified bundle, as `edgec compile`. Raises errors.EdgecError."""
     from edgec.compiler import compile_model
 
     return compile_model(

@@ -44,7 +44,9 @@ def _lowering_options(fn: Callable[..., Any]) -> Callable[..., Any]:
     for option in reversed(
         [
             click.option("--target", default="host", show_default=True, help="host, pi4, pi4+coral, …"),
-            click.option("--calibrate", type=click.Path(path_type=Path), help="folder of photos or .npz: quantize to int8"),
+            click.option(
+                "--calibrate", type=click.Path(path_type=Path), help="folder of photos or .npz: quantize to int8"
+            ),
             click.option("--preprocess", help="how photos become inputs: 0_1, m1_1, 0_255, imagenet, … (+bgr)"),
             click.option("--input-shape", multiple=True, metavar="NAME=1x3x224x224", help="freeze a dynamic input"),
             click.option("--disable-pass", multiple=True, metavar="NAME", help="switch an optimisation pass off"),
@@ -60,10 +62,18 @@ def _lowering_options(fn: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="the bundle (default: MODEL.edgec)")
 @click.option("--labels", type=click.Path(path_type=Path), help="text file, one label a line")
 @click.option("--cc", help="a C compiler of this machine for its own code, instead of zig")
-@click.option("--dump", multiple=True, metavar="after=PASS", help="write the graph after a pass (or after=all) beside the bundle")
+@click.option(
+    "--dump", multiple=True, metavar="after=PASS", help="write the graph after a pass (or after=all) beside the bundle"
+)
 @click.option("-q", "--quiet", is_flag=True, help="print nothing but errors")
-def compile(  # noqa: A001 (the verb)
-    model: Path, output: Path | None, quiet: bool, labels: Path | None, cc: str | None, dump: tuple[str, ...], **options: Any
+def compile(
+    model: Path,
+    output: Path | None,
+    quiet: bool,
+    labels: Path | None,
+    cc: str | None,
+    dump: tuple[str, ...],
+    **options: Any,
 ) -> None:
     """Turn MODEL (.onnx, .tflite) into one verified bundle."""
     from edgec.compiler import compile_model
@@ -89,7 +99,9 @@ def explain(model: Path, as_json: bool, **options: Any) -> None:
 
 @cli.command()
 @_BUNDLE
-@click.option("--input", "inputs", required=True, type=click.Path(path_type=Path), help=".npz by input name, .npy, or a photo")
+@click.option(
+    "--input", "inputs", required=True, type=click.Path(path_type=Path), help=".npz by input name, .npy, or a photo"
+)
 @click.option("--output", required=True, type=click.Path(path_type=Path), help=".npz, or .png/.jpg for an image output")
 @click.option("--on", "device", default="local:", show_default=True, help="local, emulated:pi4, …")
 def run(bundle: Path, inputs: Path, output: Path, device: str) -> None:
@@ -128,7 +140,13 @@ def doctor(as_json: bool) -> None:
 
 @cli.command()
 @click.option("--target", default="pi4+coral", show_default=True)
-@click.option("--out", type=click.Path(path_type=Path), default=Path("edgec-demo"), show_default=True, help="folder for the results")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    default=Path("edgec-demo"),
+    show_default=True,
+    help="folder for the results",
+)
 @click.option("--photo", type=click.Path(path_type=Path), help="your own picture")
 def demo(target: str, out: Path, photo: Path | None) -> None:
     """Compile the cartoon network, run it on an emulated board, and write the picture before and after."""
@@ -137,7 +155,13 @@ def demo(target: str, out: Path, photo: Path | None) -> None:
     run_demo(target, out, photo, click.echo)
 
 
-def _options(target: str, calibrate: Path | None, preprocess: str | None, input_shape: tuple[str, ...], disable_pass: tuple[str, ...]) -> Any:
+def _options(
+    target: str,
+    calibrate: Path | None,
+    preprocess: str | None,
+    input_shape: tuple[str, ...],
+    disable_pass: tuple[str, ...],
+) -> Any:
     from edgec.lowering import Options
 
     return Options(target, calibrate, preprocess, dict(map(_parse_shape, input_shape)), disable_pass)
@@ -186,7 +210,10 @@ def _guarded(call: Callable[[], Any]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as e:
-        click.echo(f"error: {e.strerror or e}\n  at: {e.filename}\n  hint: check the path, its permissions and the free space", err=True)
+        click.echo(
+            f"error: {e.strerror or e}\n  at: {e.filename}\n  hint: check the path, its permissions and the free space",
+            err=True,
+        )
         return 1
     except Exception:
         return _our_bug()
@@ -197,7 +224,10 @@ def _our_bug() -> int:
     with tempfile.NamedTemporaryFile("w", prefix="edgec-bug-", suffix=".txt", delete=False) as f:
         f.write(f"command: {sys.argv}\npython: {sys.version}\n\n{traceback.format_exc()}")
     last = traceback.format_exc().strip().splitlines()[-1]
-    click.echo(f"error: this is a bug of edgec: {last}\n  at: {f.name}\n  hint: report it with that file and the model", err=True)
+    click.echo(
+        f"error: this is a bug of edgec: {last}\n  at: {f.name}\n  hint: report it with that file and the model",
+        err=True,
+    )
     return 70
 
 

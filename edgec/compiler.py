@@ -22,7 +22,7 @@ from edgec.lowering import Dump, Lowered, Options, Progress, lower
 from edgec.report.summary import summary
 from edgec.toolchain.build import Binaries, build
 from edgec.toolchain.cc import Compiler
-from edgec.toolchain.edgetpu import EdgeTpuResult, compile_segments
+from edgec.toolchain.edgetpu import CompiledSegment, compile_segments
 from edgec.verification import Verification, verify_bundle
 
 VERIFY_SAMPLES = 4
@@ -37,7 +37,7 @@ class Compiled:
     lowered: Lowered
     sources: Mapping[str, CSource]
     verification: Verification
-    edgetpu: Mapping[str, EdgeTpuResult]
+    edgetpu: Mapping[str, CompiledSegment]
 
     def summary(self) -> str:
         """The first screen: places, sizes, checks."""
@@ -56,9 +56,9 @@ def compile_model(
 ) -> Compiled:
     """Compile a .onnx or .tflite file into the bundle `output` (default: <model>.edgec in the working folder).
 
-    labels: a text file with one label a line. cc: a compiler of this machine for this machine's own code. dump: names of
-    passes ("after=NAME", or "after=all") whose result is written as text beside the bundle. Raises EdgecError (exit code
-    1 when the verification fails, 2 when the input must change); no bundle is left then.
+    labels: a text file with one label a line. cc: a compiler of this machine for this machine's own code. dump: names
+    of passes ("after=NAME", or "after=all") whose result is written as text beside the bundle. Raises EdgecError, with
+    exit code 1 when the verification fails and 2 when the input must change; no bundle is left then.
     """
     options, say = options or Options(), progress or (lambda text: None)
     path = output or Path(f"{Path(model).stem}.edgec")
@@ -121,14 +121,14 @@ def _files(
     texts: Mapping[str, str],
     sources: Mapping[str, CSource],
     tflites: Mapping[str, bytes],
-    edgetpu: Mapping[str, EdgeTpuResult],
+    edgetpu: Mapping[str, CompiledSegment],
     binaries: Mapping[str, Binaries],
 ) -> dict[str, bytes]:
     """The bundle's files by path. src/ compiles by itself: it has the kernels that the generated C includes."""
     files = {f"src/{name}": text.encode() for name, text in texts.items()}
     files |= {f"src/{p.name}": p.read_bytes() for p in sorted(CSRC.iterdir()) if p.suffix in (".h", ".c")}
     files |= {f"segments/{name}.tflite": data for name, data in tflites.items()}
-    files |= {f"segments/{n}_edgetpu.tflite": r.compiled for n, r in edgetpu.items() if r.compiled is not None}
+    files |= {f"segments/{n}_edgetpu.tflite": r.data for n, r in edgetpu.items() if r.data is not None}
     for target, made in binaries.items():
         files[f"lib/{target}/libmodel.so"] = made.library
         files[f"bin/{target}/main"] = made.program
@@ -151,7 +151,9 @@ def _manifest(
         "board": lowered.target.board.name,
         "inputs": list(_names(lowered.graph.inputs)),
         "outputs": list(_names(lowered.graph.outputs)),
-        "tensors": {n: {"shape": list(t.shape), "dtype": DESCR[t.dtype], "quant": _quant(t.quant)} for n, t in tensors.items()},
+        "tensors": {
+            n: {"shape": list(t.shape), "dtype": DESCR[t.dtype], "quant": _quant(t.quant)} for n, t in tensors.items()
+        },
         "segments": [_segment(s, sources[s.name], files) for s in lowered.partition.segments],
         "libraries": {t: f"lib/{t}/libmodel.so" for t in targets},
         "programs": {t: f"bin/{t}/main" for t in targets},

@@ -62,7 +62,7 @@ class Lowered:
 def lower(
     model: Path, options: Options, *, dump: Dump | None = None, progress: Progress | None = None, assume: bool = False
 ) -> Lowered:
-    """Bring a model file to segments. With `assume`, a float model without calibration gets made-up scales (explain)."""
+    """Bring a model file to segments. `assume`: a float model without calibration gets made-up scales (explain)."""
     say = progress or (lambda text: None)
     target = Target.parse(options.target)
     preprocess = Preprocess.parse(options.preprocess) if options.preprocess else None

@@ -32,7 +32,7 @@ def run_bundle(path: Path, inputs: Path, output: Path, device: str) -> str:
     with Bundle.open(path) as bundle:
         results = device_for(device).run(bundle, load_inputs(inputs, bundle.manifest))
         if output.suffix.lower() == ".npz":
-            np.savez(output, **results)
+            np.savez(output, allow_pickle=False, **results)
         else:
             (info,) = _single(bundle.manifest.output_infos(), "output", output)
             save_image(output, results[info.name], info)
@@ -80,8 +80,7 @@ def _single(infos: tuple[TensorInfo, ...], what: str, path: Path) -> tuple[Tenso
 def _preprocess(manifest: Manifest) -> Preprocess | None:
     if manifest.preprocess is None:
         return None
-    known = {k: tuple(v) if isinstance(v, list) else v for k, v in manifest.preprocess.items()}
-    return Preprocess(**known)
+    return Preprocess.from_dict(manifest.preprocess)
 
 
 def tensor_type(info: TensorInfo) -> TensorType:

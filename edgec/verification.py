@@ -23,7 +23,8 @@ MIN_COSINE = 0.9
 class SegmentCheck:
     """How far one way of running a segment is from `interp`, over all samples and outputs.
 
-    error: largest difference; in steps for integers, as a part of the output's range for floats. limit: what is allowed.
+    error: the largest difference, in steps for integers, as a part of the output's range for floats. limit: the largest
+    that is allowed.
     """
 
     segment: str
@@ -87,7 +88,9 @@ def verify_bundle(
     merged = _worst(checks)
     wanted = [interp(original, sample) for sample in samples]
     whole = compare(zip(wanted, outputs, strict=True))
-    failures = [f"{c.segment} as {c.how} is {c.error:.3g} from interp, {c.limit:.3g} allowed" for c in merged if not c.ok]
+    failures = [
+        f"{c.segment} as {c.how} is {c.error:.3g} from interp, {c.limit:.3g} allowed" for c in merged if not c.ok
+    ]
     failures += _whole_failures(original, outputs, wanted, whole, quantized)
     return Verification(len(samples), source, tuple(merged), whole, quantized, tuple(failures))
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
+import edgec_runtime
 import numpy as np
 
-import edgec_runtime
 from edgec.emit.memory import Lifetime, Plan, is_view, lifetimes, plan_offsets, roots
 from edgec.errors import InternalError
 from edgec.ir import Array, Graph, Op, Value

@@ -1,17 +1,19 @@
 """The arena planner: where in one static arena each intermediate tensor lives.
 
-Views share the bytes of what they view. Tensors are placed greedily, largest first, at the lowest offset that is free
-during their life; the peak of live bytes is the bound that no plan can beat, and the plan says how far above it is.
+Views share the bytes of what they view. The peak of live bytes is the bound that no plan can beat, and the plan says how
+far above it is.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from edgec.ir import Graph, Op, Value
 
 ALIGNMENT = 64
 """Bytes; a cache line of the boards' CPUs."""
+_TRIES = 64
 
 
 @dataclass(frozen=True)
@@ -39,9 +41,36 @@ def aligned(nbytes: int) -> int:
 
 
 def plan_offsets(lives: list[Lifetime]) -> Plan:
-    """Place every buffer so that no two that live at the same time overlap."""
-    plan, placed = Plan(), list[tuple[int, int, Lifetime]]()
-    for life in sorted(lives, key=lambda b: (-b.nbytes, b.first, b.name)):
+    """Place every buffer so that no two that live at the same time overlap.
+
+    Greedy from several orders; while above the bound, the buffers at the top of the best plan are placed first.
+    """
+    moments = {b.first for b in lives}
+    live = (sum(aligned(b.nbytes) for b in lives if b.first <= t <= b.last) for t in moments)
+    bound = max(live, default=0)
+    keys: list[Callable[[Lifetime], tuple[int, ...]]] = [
+        lambda b: (-b.nbytes, b.first),
+        lambda b: (b.first - b.last, -b.nbytes),
+        lambda b: (b.first, -b.nbytes),
+        lambda b: (-b.nbytes * (b.last - b.first + 1), b.first),
+    ]
+    orders = [sorted(lives, key=key) for key in keys]
+    best = min((_place(order, bound) for order in orders), key=lambda plan: plan.size)
+    order = orders[0]
+    for _ in range(_TRIES):
+        plan = _place(order, bound)
+        best = plan if plan.size < best.size else best
+        if best.size == bound:
+            break
+        top = [b for b in order if plan.offsets[b.name] + aligned(b.nbytes) == plan.size]
+        order = top + [b for b in order if b not in top]
+    return best
+
+
+def _place(order: list[Lifetime], bound: int) -> Plan:
+    """Each buffer in turn at the lowest offset that is free during its life."""
+    plan, placed = Plan(lower_bound=bound), list[tuple[int, int, Lifetime]]()
+    for life in order:
         size, offset = aligned(life.nbytes), 0
         busy = sorted((s, e) for s, e, other in placed if other.first <= life.last and life.first <= other.last)
         for start, end in busy:
@@ -51,9 +80,6 @@ def plan_offsets(lives: list[Lifetime]) -> Plan:
         placed.append((offset, offset + size, life))
         plan.offsets[life.name] = offset
         plan.size = max(plan.size, offset + size)
-    moments = {b.first for b in lives}
-    live = (sum(aligned(b.nbytes) for b in lives if b.first <= t <= b.last) for t in moments)
-    plan.lower_bound = max(live, default=0)
     return plan
 
 

@@ -1,8 +1,8 @@
 """Graph → TFLite flatbuffer, written for old compilers: the lowest operator versions that hold, and separate opcode
 entries for int8 and for other uses of one operator.
 
-A file stores one version per opcode entry, and the Edge TPU compiler refuses versions that it does not know; a converter
-that shares entries raises the version of every int8 op to that of its one int64 sibling.
+A file stores one version per opcode entry, and the Edge TPU compiler refuses versions that it does not know; a
+converter that shares entries raises the version of every int8 op to that of its one int64 sibling.
 """
 
 from __future__ import annotations

@@ -19,5 +19,5 @@ def read_model(path: Path, input_shapes: Mapping[str, tuple[int, ...]] | None = 
         raise InputError(f"no such model file: {path}", hint="check the path")
     reader = _READERS.get(path.suffix.lower())
     if reader is None:
-        raise InputError(f"{path.name} is neither .onnx nor .tflite", at=str(path), hint="export the model to one of them")
+        raise InputError(f"{path.name} is neither .onnx nor .tflite", str(path), "export the model to one of them")
     return reader(path, input_shapes or {})

@@ -201,7 +201,7 @@ class _Reader:
         return self.values[name]
 
     # ---- attributes and tensors -------------------------------------------------------------------------------------
-    def _attribute(self, a: AttributeProto, at: str) -> Any:  # noqa: ANN401 (as many types as ONNX has)
+    def _attribute(self, a: AttributeProto, at: str) -> Any:
         """An attribute as Python has it; a tensor as an array of the IR's types."""
         if a.type == AttributeProto.TENSOR:
             return self._array(a.t, at)

@@ -63,8 +63,8 @@ class _Reader:
                 raise InputError(f"the model has no input {name}", str(self.path), f"its inputs: {', '.join(names)}")
             have = tuple(int(d) for d in self.subgraph.tensors[names[name]].shape)
             if have != shape:
-                hint = "convert the model again with this shape"
-                raise UnsupportedError(f"input {name} is {list(have)} in the file, not {list(shape)}", str(self.path), hint)
+                what = f"input {name} is {list(have)} in the file, not {list(shape)}"
+                raise UnsupportedError(what, str(self.path), "convert the model again with this shape")
 
     def read(self) -> Graph:
         """All inputs, operators in order, all outputs."""
@@ -90,7 +90,11 @@ class _Reader:
         name, file_type = self._type(i)
         if file_type == value.type:
             return value
-        return self.build.add(Quantize(file_type.dtype), [value], f"{name}_uint8", file_type.quant)
+        value.name = self.build.name(f"{name}_int8")  # the file's name belongs to what the caller gets
+        outer = Value(name, file_type)
+        self.build.source = name
+        self.build.write(Quantize(file_type.dtype), [value], [outer])
+        return outer
 
     def _operator(self, number: int, operator: Any, values: dict[int, Value]) -> None:
         code = self.model.operatorCodes[operator.opcodeIndex]
@@ -132,8 +136,8 @@ class _Reader:
         tensor = self.subgraph.tensors[i]
         name = _text(tensor.name) or f"tensor{i}"
         if tensor.type not in _DTYPES:
-            hint = "edgec reads float32, float16 weights, int8 and uint8"
-            raise UnsupportedError(f"tensor {name} has the unsupported element type {tensor.type}", str(self.path), hint)
+            what = f"tensor {name} has the unsupported element type {tensor.type}"
+            raise UnsupportedError(what, str(self.path), "edgec reads float32, float16 weights, int8 and uint8")
         shape = tuple(int(d) for d in tensor.shape) if tensor.shape is not None else ()
         return name, TensorType(shape, _DTYPES[tensor.type], _quant(tensor.quantization))
 

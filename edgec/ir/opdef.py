@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
@@ -182,8 +182,10 @@ class OpDef:
     quant: ClassVar[QuantRule] = QuantRule.FLOAT
     roles: ClassVar[tuple[str, ...]] = ("act",)
     """What each input is: act, weight, bias or index; the last entry holds for all that follow."""
-    weight_axis: ClassVar[int | None] = 0
-    """The axis of the weight that per-channel scales run along; None: the weight has one scale."""
+    weight_axis: ClassVar[int] = 0
+    """The axis of the weight that output channels, and so per-channel scales, run along."""
+    per_channel: ClassVar[bool] = True
+    """Whether the quantizer may give each output channel of the weight a scale of its own."""
     edgetpu: ClassVar[bool] = False
     """Whether any form of the op is mapped by the Edge TPU compiler."""
     view: ClassVar[bool] = False
@@ -259,9 +261,8 @@ class OpDef:
             return [Refusal("supported_op", "the operation must be one that the Edge TPU has", self.kind, fix)]
         found: list[Refusal] = []
         for name, fn in inspect.getmembers(type(self), inspect.isfunction):
-            fix = getattr(fn, "edgetpu_fix", None)
-            if fix is not None and (seen := fn(self, op)) is not None:
-                found.append(Refusal(name.strip("_"), inspect.getdoc(fn) or "", seen, fix))
+            if hasattr(fn, "edgetpu_fix") and (seen := fn(self, op)) is not None:
+                found.append(Refusal(name.strip("_"), inspect.getdoc(fn) or "", seen, fn.edgetpu_fix))
         return found
 
     @edgetpu_rule(fix="give calibration data (--calibrate) so that edgec quantizes the model to int8")
@@ -294,5 +295,3 @@ def _tables(table: str) -> dict[str, type[OpDef]]:
 def same_elements(a: Array, b: Array) -> bool:
     """Equal shape, dtype and bytes (NaN equals NaN)."""
     return a.shape == b.shape and a.dtype == b.dtype and np.ascontiguousarray(a).tobytes() == b.tobytes()
-
-

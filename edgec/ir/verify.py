@@ -92,5 +92,3 @@ def verify(graph: Graph, stage: str) -> None:
     broken = [f"{check.__name__.strip('_')}: {text}" for check in STAGES[stage] for text in check(graph)]
     if broken:
         raise VerifyError(f"graph {graph.name} is not a legal {stage} graph:\n  " + "\n  ".join(broken[:20]))
-
-

@@ -134,7 +134,7 @@ class _Conv(OpDef):
         """ek_conv2d_* or ek_dwconv2d_*; weights packed with the output channel innermost."""
         x, w, y = op.inputs[0].type, op.inputs[1], op.output.type
         assert w.const is not None
-        (kh, kw), o = w.type.shape[1:3], y.shape[3]
+        kh, kw, o = w.type.shape[1], w.type.shape[2], y.shape[3]
         s = suffix(x)
         bias = op.inputs[2].const if len(op.inputs) > 2 else np.zeros(o, np.int32 if s == "s8" else np.float32)
         assert bias is not None
@@ -267,7 +267,8 @@ class DepthwiseConv2D(_Conv):
 
     def pack(self, w: Array) -> Array:
         """[KH, KW, O] as it is."""
-        return w[0]
+        taps: Array = w[0]
+        return taps
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:

@@ -44,12 +44,13 @@ class Quantize(OpDef):
     def ref(self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]) -> list[Array]:
         """AffineQuantize and Requantize of TFLite's reference kernels."""
         t, info = yt[0], np.iinfo(self.dtype)
+        y: Array
         if xt[0].dtype == "float32":
             y = round_half_away((x[0] / np.float32(t.scale)).astype(np.float32)) + np.float32(t.zero_point)
         else:
             multiplier = quantize_multiplier(xt[0].scale / t.scale)
             centred = x[0].astype(np.int32) - xt[0].zero_point
-            y = multiply_by_quantized_multiplier(centred, *multiplier).astype(np.int64) + t.zero_point
+            y = (multiply_by_quantized_multiplier(centred, *multiplier).astype(np.int64) + t.zero_point)
         return [np.clip(y, info.min, info.max).astype(self.dtype)]
 
     @classmethod
@@ -88,7 +89,7 @@ class Quantize(OpDef):
                 yield Sample(cls(target), (Arg(x),), Quant.per_tensor(scale, out), f"{source}_{target}_{scale}")
 
     @edgetpu_rule(fix="none needed: edgec quantizes on the CPU before the Edge TPU segment")
-    def _integer_input(self, op: Op) -> str | None:
+    def _int8_tensors(self, op: Op) -> str | None:
         """QUANTIZE: the input must be int8 or uint8, not float."""
         x = op.inputs[0]
         return None if x.type.dtype in ("int8", "uint8") else f"input {x.name} is {x.type.dtype}"

@@ -79,7 +79,7 @@ ROUNDINGS: dict[str, Callable[[Array], Array]] = {
 
 def coordinates(a: Axis) -> Array:
     """The float32 place in the input of each output position; it may lie outside."""
-    return _COORDINATES[a.mode](a)
+    return np.asarray(_COORDINATES[a.mode](a), _F)
 
 
 def nearest(a: Axis, rounding: str) -> Array:
@@ -117,16 +117,27 @@ def linear(a: Axis) -> Neighbours:
 
 def linear_fixed(a: Axis) -> Neighbours:
     """int32 weights in 1/1024, as TFLite's int8 kernel has them; other modes' coordinates are rounded to that grid."""
-    if a.mode in TFLITE_MODES:
-        i = np.arange(a.out, dtype=np.int64)
-        size, out = (a.size - 1, a.out - 1) if a.mode == "align_corners" and a.out > 1 else (a.size, a.out)
-        step = (FIXED_ONE * size + out // 2) // out
-        x = i * step + (step // 2 - FIXED_ONE // 2 if a.mode == "half_pixel" else 0)
-    else:
-        x = np.rint(coordinates(a).astype(np.float64) * FIXED_ONE).astype(np.int64)
+    x = _fixed_coordinates(a)
     low = np.clip(_divide(x), 0, a.size - 1)
     high = np.clip(_divide(x + FIXED_ONE - 1), 0, a.size - 1)
     return Neighbours(*(v.astype(np.int32) for v in (low, high, x - low * FIXED_ONE)))
+
+
+def _fixed_coordinates(a: Axis) -> Array:
+    if a.mode not in TFLITE_MODES:
+        return np.rint(coordinates(a).astype(np.float64) * FIXED_ONE).astype(np.int64)
+    i = np.arange(a.out, dtype=np.int64)
+    size, out = (a.size - 1, a.out - 1) if a.mode == "align_corners" and a.out > 1 else (a.size, a.out)
+    step = (FIXED_ONE * size + out // 2) // out
+    return i * step + (step // 2 - FIXED_ONE // 2 if a.mode == "half_pixel" else 0)
+
+
+def overshoots(a: Axis) -> bool:
+    """Whether TFLite's int8 kernel reads beyond the input: its rounded step leads past the last element.
+
+    Seen in its reference kernel where a side grows to more than about 1024 * size / side. We clamp.
+    """
+    return bool(_fixed_coordinates(a).max() >= a.size * FIXED_ONE)
 
 
 def _divide(x: Array) -> Array:

@@ -34,6 +34,7 @@ from edgec.ops.resampling import (
     linear,
     linear_fixed,
     nearest,
+    overshoots,
 )
 from edgec.ops.window import Pair
 
@@ -168,6 +169,13 @@ class ResizeBilinear(_TfliteResize):
     def from_tflite(cls, op: TfliteOp) -> None:
         """The flags name the mode, the declared output has the size."""
         op.build.write(cls(*_tflite_size_mode(op), uint8=op.uint8), [op.input(0)], op.outputs)
+
+    def to_tflite(self, op: Op) -> TfliteCode | None:
+        """None where TFLite's int8 kernel would read beyond the image."""
+        integer = op.inputs[0].type.dtype == "int8" and self.mode in TFLITE_MODES and not self.uint8
+        if integer and any(overshoots(a) for a in self.axes(op.inputs[0].type)):
+            return None
+        return super().to_tflite(op)
 
     def tflite_needs_uint8(self, op: Op) -> bool:
         """The int8 kernel rounds otherwise."""

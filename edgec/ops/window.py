@@ -62,7 +62,7 @@ def pad_image(x: Array, pads: Pads, value: float | int) -> Array:
 def patches(x: Array, kernel: Pair, stride: Pair, dilation: Pair = (1, 1)) -> Array:
     """View [N, OH, OW, C, KH, KW] of a padded NHWC image."""
     span = [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)]
-    view = np.lib.stride_tricks.sliding_window_view(x, span, (1, 2))  # type: ignore[call-overload]
+    view = np.lib.stride_tricks.sliding_window_view(x, span, (1, 2))
     result: Array = view[:, :: stride[0], :: stride[1], :, :: dilation[0], :: dilation[1]]
     return result
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,12 @@ class Preprocess:
             return shifted
         real = self.reals(pixels)
         return Quantize(t.dtype).ref([real], [TensorType(real.shape)], [t])[0]
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> Preprocess:
+        """What `as_dict` gave."""
+        values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()}
+        return cls(**values)
 
     def as_dict(self) -> dict[str, Any]:
         """For manifest.json."""

@@ -126,7 +126,7 @@ class _Rewriter:
         at = {role(op, i): i for i in range(len(op.inputs))}
         x, w = inputs[at["act"]], op.inputs[at["weight"]]
         bias = op.inputs[at["bias"]] if "bias" in at else None
-        axis = op.spec.weight_axis
+        axis = op.spec.weight_axis if op.spec.per_channel else None
         quant = weight_quant(_array(w), axis, x.type.scale, bias.const if bias is not None else None)
         inputs[at["weight"]] = self._shared(
             w, quant, lambda: self.build.const(quantize_weight(_array(w), quant), w.name, quant)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from edgec.emit.c import CSource
 from edgec.lowering import Lowered
-from edgec.toolchain.edgetpu import EdgeTpuResult
+from edgec.toolchain.edgetpu import CompiledSegment
 from edgec.verification import Verification
 
 
@@ -16,7 +16,7 @@ def summary(
     lowered: Lowered,
     sources: Mapping[str, CSource],
     checked: Verification,
-    edgetpu: Mapping[str, EdgeTpuResult],
+    edgetpu: Mapping[str, CompiledSegment],
 ) -> str:
     """Plain text, at most 120 columns."""
     lines = [f"{path}: {lowered.graph.name} for {lowered.target.name}, {path.stat().st_size / 1e6:.1f} MB", ""]
@@ -34,9 +34,8 @@ def _segments(lowered: Lowered, sources: Mapping[str, CSource]) -> Iterator[str]
     for s in segments:
         plan = sources[s.name].plan
         above = f"{plan.size / plan.lower_bound - 1:.1%}" if plan.lower_bound else "-"
-        yield (
-            f"{s.name:<8} {s.place:<8} {len(s.graph.ops):>4} {s.macs:>14,} {s.macs / total:>6.1%} {plan.size:>13,} {above:>12}"
-        )
+        sizes = f"{s.macs:>14,} {s.macs / total:>6.1%} {plan.size:>13,} {above:>12}"
+        yield f"{s.name:<8} {s.place:<8} {len(s.graph.ops):>4} {sizes}"
 
 
 def _top_refusals(lowered: Lowered) -> Iterator[str]:
@@ -54,17 +53,21 @@ def _top_refusals(lowered: Lowered) -> Iterator[str]:
         yield "(edgec explain shows them all)"
 
 
-def _edgetpu_compiler(lowered: Lowered, results: Mapping[str, EdgeTpuResult]) -> Iterator[str]:
+def _edgetpu_compiler(lowered: Lowered, results: Mapping[str, CompiledSegment]) -> Iterator[str]:
     wanted = [s.name for s in lowered.partition.segments if s.place == "edgetpu"]
     if wanted and not results:
         yield "edgetpu_compiler is not on the PATH: without it Edge TPU segments run as C on the CPU, with the same results"
     for name, result in results.items():
-        yield f"edgetpu_compiler, {name}: {result}"
+        yield from result.warnings or (f"edgetpu_compiler mapped all of {name}",)
 
 
 def _checks(checked: Verification) -> Iterator[str]:
     for c in checked.segments:
-        exact = "equal to interp, bit for bit" if c.error == 0 else f"within {c.error:.2g} of interp ({c.limit:.2g} allowed)"
+        exact = (
+            "equal to interp, bit for bit"
+            if c.error == 0
+            else f"within {c.error:.2g} of interp ({c.limit:.2g} allowed)"
+        )
         yield f"verified {c.segment} as {c.how} on {checked.samples} x {checked.source}: {exact}"
     for name, agreement in checked.whole.items():
         yield f"verified output {name} against the {'float ' if checked.quantized else ''}model: {agreement}"

@@ -29,7 +29,9 @@ def build(sources: Mapping[str, str], csrc: Path, compilers: Mapping[str, Compil
         folder = Path(tmp)
         for name, text in sources.items():
             (folder / name).write_text(text)
-        return {target: _build_one(folder / target, folder, sources, csrc, cc, pool) for target, cc in compilers.items()}
+        return {
+            target: _build_one(folder / target, folder, sources, csrc, cc, pool) for target, cc in compilers.items()
+        }
 
 
 def _build_one(

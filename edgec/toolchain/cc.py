@@ -59,7 +59,9 @@ class Compiler:
         """A compiler of this machine, by name."""
         found = shutil.which(name)
         if found is None:
-            raise ToolError(f"no C compiler called {name} is on the PATH", hint="install one, or leave out --cc: zig is used")
+            raise ToolError(
+                f"no C compiler called {name} is on the PATH", hint="install one, or leave out --cc: zig is used"
+            )
         return cls((found,))
 
     def compile(self, source: Path, include: Sequence[Path], output: Path, extra: Sequence[str] = ()) -> None:

@@ -70,7 +70,7 @@ class CompilerLog:
 
 @dataclass(frozen=True)
 class CompiledSegment:
-    """The result for one segment: `data` is the compiled file, None if it must run uncompiled; then `warnings` say why."""
+    """The result for one segment: `data` is the compiled file, None if it must run uncompiled; `warnings` say why."""
 
     name: str
     data: bytes | None
@@ -154,17 +154,15 @@ def _run(command: list[str], cwd: Path, timeout: float) -> str:
 def parse_logs(text: str) -> dict[str, CompilerLog]:
     """The log of each compiled model, by the file name of its input; empty when nothing was compiled."""
     version = _version(text)
-    starts = [(m.start(), Path(m[1]).name) for m in _INPUT.finditer(text)]
-    ends = [start for start, _ in starts[1:]] + [len(text)]
-    return {name: _parse_block(text[a:b], version) for (a, name), b in zip(starts, ends, strict=True)}
+    found = list(_INPUT.finditer(text))
+    ends = [m.start() for m in found[1:]] + [len(text)]
+    return {Path(m[1]).name: _parse_block(text[m.start() : end], version) for m, end in zip(found, ends, strict=False)}
 
 
 def _parse_block(text: str, version: str | None) -> CompilerLog:
     rows = tuple(LogRow(m[1], int(m[2]), m[3]) for m in map(_ROW.match, text.splitlines()) if m)
-    tpu, cpu = (
-        _number(text, "Number of operations that will run on Edge TPU"),
-        _number(text, "Number of operations that will run on CPU"),
-    )
+    tpu = _number(text, "Number of operations that will run on Edge TPU")
+    cpu = _number(text, "Number of operations that will run on CPU")
     if rows:
         tpu = sum(r.count for r in rows if r.status == MAPPED)
         cpu = sum(r.count for r in rows if r.status != MAPPED)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from edgec.ir import Op
+from edgec.ir import Op, Refusal
 from edgec_partitioner.partition import Partition
 from edgec_partitioner.regions import Region
 from edgec_partitioner.segments import Segment
@@ -17,7 +17,7 @@ _WIDTH = 120
 
 @dataclass(frozen=True)
 class OpRow:
-    """One op of the graph. The last four say why it is not on the Edge TPU; empty if it is or if there is none."""
+    """One op of the graph. refusals: why it is not on the Edge TPU; none if it is, or if there is no Edge TPU."""
 
     index: int
     name: str
@@ -27,10 +27,7 @@ class OpRow:
     segment: str
     place: str
     macs: int
-    rule: str = ""
-    constraint: str = ""
-    seen: str = ""
-    fix: str = ""
+    refusals: tuple[Refusal, ...]
 
 
 @dataclass(frozen=True)
@@ -116,10 +113,9 @@ def explain(parts: Partition, model: str, target: str, assumed_quantization: boo
 
 def _op_row(index: int, op: Op, parts: Partition, segment: Segment) -> OpRow:
     y = op.outputs[0]
-    verdict = parts.verdicts.get(op)
-    why = verdict.refusals[0] if verdict and verdict.refusals else None
-    head = (index, y.name, op.source, op.kind, str(y.type), segment.name, segment.place, op.spec.macs(op))
-    return OpRow(*head, why.rule, why.constraint, why.seen, why.fix) if why else OpRow(*head)
+    refusals = parts.verdicts[op].refusals if op in parts.verdicts else ()
+    macs = op.spec.macs(op)
+    return OpRow(index, y.name, op.source, op.kind, str(y.type), segment.name, segment.place, macs, refusals)
 
 
 def _segment_row(region: Region, segment: Segment) -> SegmentRow:
@@ -169,27 +165,27 @@ def _segment_table(segments: Sequence[SegmentRow]) -> str:
 
 
 def _reasons(ops: Iterable[OpRow]) -> str:
-    """Refused ops, those with equal rule and kind together, most multiply-accumulates first."""
+    """Refused ops, those of one kind and first rule together, most multiply-accumulates first."""
     groups: dict[tuple[str, str], list[OpRow]] = {}
     for r in ops:
-        if r.rule:
-            groups.setdefault((r.kind, r.rule), []).append(r)
+        if r.refusals:
+            groups.setdefault((r.kind, r.refusals[0].rule), []).append(r)
     if not groups:
         return "every op goes to the Edge TPU"
     ordered = sorted(groups.items(), key=lambda g: (-sum(r.macs for r in g[1]), -len(g[1]), g[0]))
     lines = ["on the CPU, and why:"]
     for (kind, _), rows in ordered:
-        first = rows[0]
-        lines.append(_cut(f"  {len(rows)} x {kind}: {first.constraint}"))
+        why = rows[0].refusals[0]
+        lines.append(_cut(f"  {len(rows)} x {kind}: {why.constraint}"))
         lines.append(_cut(f"      seen: {_seen(rows)}"))
-        lines.append(_cut(f"      fix:  {first.fix}"))
+        lines.append(_cut(f"      fix:  {why.fix}"))
     return "\n".join(lines)
 
 
 def _seen(rows: Sequence[OpRow]) -> str:
     first = rows[0]
     more = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
-    return f"{first.seen} (op {first.index}, {first.source or first.name}{more})"
+    return f"{first.refusals[0].seen} (op {first.index}, {first.source or first.name}{more})"
 
 
 def _columns(rows: Sequence[Sequence[str]], left: int) -> str:

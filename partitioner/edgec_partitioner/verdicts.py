@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from edgec.ir import Graph, Op, Refusal
-from edgec_partitioner.legalize import obstacle
+from edgec.ir import Graph, Op, OpDef, Refusal
+from edgec_partitioner.legalize import cures, obstacle
 
 Place = Literal["cpu", "edgetpu"]
 
@@ -29,8 +29,8 @@ def verdicts(graph: Graph) -> dict[Op, Verdict]:
 
 
 def _refusals(op: Op) -> list[Refusal]:
-    found = op.spec.why_not(op)
-    if found:
-        return found
+    found = [r for r in op.spec.why_not(op) if not cures(op, r)]
+    if found:  # what the op's own rules say tells more than what holds for all ops
+        return sorted(found, key=lambda r: hasattr(OpDef, f"_{r.rule}"))
     blocked = obstacle(op)
     return [blocked] if blocked is not None else []

@@ -59,8 +59,8 @@ class StandInEdgetpuCompiler:
             f"if {only_alone} and len(models) > 1: print('Internal compiler error. Aborting!'); sys.exit(1)",
             f"text = {text!r}",
             "for m in models:",
-            "    stem = os.path.basename(m)[:-7]",
-            f"    if {writes}: open(os.path.join(out, stem + '_edgetpu.tflite'), 'wb').write(b'C' + open(m, 'rb').read())",
+            "    target = os.path.join(out, os.path.basename(m)[:-7] + '_edgetpu.tflite')",
+            f"    if {writes}: open(target, 'wb').write(b'C' + open(m, 'rb').read())",
             "print(text)",
         ]
         path = self.folder / "edgetpu_compiler"

@@ -24,7 +24,9 @@ with Session(sys.argv[1], tpu="interpreter", interpreter="tflite-runtime") as s:
 
 
 def _has_tflite_runtime() -> bool:
-    return OTHER.exists() and subprocess.run([OTHER, "-c", "import tflite_runtime"], capture_output=True).returncode == 0
+    if not OTHER.exists():
+        return False
+    return subprocess.run([OTHER, "-c", "import tflite_runtime"], capture_output=True).returncode == 0
 
 
 @pytest.mark.slow

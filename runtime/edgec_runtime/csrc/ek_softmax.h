@@ -1,0 +1,62 @@
+/* Softmax and its logarithm over the last dimension. */
+#ifndef EK_SOFTMAX_H
+#define EK_SOFTMAX_H
+#include "ek_fixed_point.h"
+
+typedef struct {
+    float beta;
+} ek_softmax_t;
+
+EK_KERNEL void ek_softmax_f32(const float *x, float *y, int rows, int n, const ek_softmax_t *p) {
+    for (int r = 0; r < rows; r++, x += n, y += n) {
+        float max = x[0], sum = 0.0f;
+        for (int i = 1; i < n; i++) max = EK_MAX(max, x[i]);
+        for (int i = 0; i < n; i++) sum += y[i] = expf((x[i] - max) * p->beta);
+        for (int i = 0; i < n; i++) y[i] /= sum;
+    }
+}
+
+EK_KERNEL void ek_log_softmax_f32(const float *x, float *y, int rows, int n) {
+    for (int r = 0; r < rows; r++, x += n, y += n) {
+        float max = x[0], sum = 0.0f;
+        for (int i = 1; i < n; i++) max = EK_MAX(max, x[i]);
+        for (int i = 0; i < n; i++) sum += expf(x[i] - max);
+        const float log_sum = logf(sum);
+        for (int i = 0; i < n; i++) y[i] = x[i] - max - log_sum;
+    }
+}
+
+/* x * 2^bits, saturating */
+EK_KERNEL int32_t ek_shift_left(int32_t x, int bits) {
+    int64_t v = (int64_t)x * (1LL << bits);
+    return (int32_t)EK_CLAMP(v, (int64_t)INT32_MIN, (int64_t)INT32_MAX);
+}
+
+/* 1 / (1 + a) for a in [0, 1), both with 31 fractional bits: three Newton steps from 48/17 - 32/17 * d. */
+EK_KERNEL int32_t ek_reciprocal_of_one_plus(int32_t a) {
+    const int32_t half = (int32_t)(((int64_t)a + INT32_MAX + 1) / 2);
+    int32_t x = 1515870810 + ek_high_mul(half, -1010580540);
+    for (int i = 0; i < 3; i++) x += ek_shift_left(ek_high_mul(x, (1 << 29) - ek_high_mul(half, x)), 2);
+    return ek_shift_left(x, 1);
+}
+
+/* exps[d] = exp(-scale * d) with 31 fractional bits; sums have 12 integer bits. */
+EK_KERNEL void ek_softmax_s8(const int8_t *x, int8_t *y, int rows, int n, const int32_t *exps) {
+    for (int r = 0; r < rows; r++, x += n, y += n) {
+        int max = x[0], headroom = 0;
+        uint64_t total = 0;
+        for (int i = 1; i < n; i++) max = EK_MAX(max, x[i]);
+        for (int i = 0; i < n; i++) total += (uint32_t)ek_divide_by_pot(exps[max - x[i]], 12);
+        uint32_t sum = (uint32_t)EK_MIN(total, (uint64_t)INT32_MAX); /* of 4096 equal elements and more */
+        for (; sum < 1u << 31; sum <<= 1) headroom++;                 /* the maximum alone gives 2^19 */
+        const int32_t scale = ek_reciprocal_of_one_plus((int32_t)(sum - (1u << 31)));
+        const int shift = 12 - headroom + 31 - 8;
+        for (int i = 0; i < n; i++) {
+            int64_t v = ek_high_mul(scale, exps[max - x[i]]);
+            v = ((v + (1LL << (shift - 1))) >> shift) - 128;
+            y[i] = (int8_t)EK_CLAMP(v, -128, 127);
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,140 @@
+"""algebraic: one case per rule."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from edgec.ir import OpDef, Quant
+from edgec.ops.activation import Clamp
+from edgec.ops.binary import Add, Mul, Sub
+from edgec.ops.broadcast import Tile
+from edgec.ops.concat import Concat
+from edgec.ops.pad import Pad
+from edgec.ops.pool import AveragePool2D
+from edgec.ops.slice import Slice
+from edgec.ops.unary import Reciprocal, Relu, Relu6, Sqrt, Tanh
+from tests.passes.chain import Chain
+
+Q = Quant.per_tensor(0.05, -3)
+UNLIKE = Quant.per_tensor(0.06, 4)
+
+
+@pytest.mark.parametrize(
+    "idle",
+    [
+        Slice((0, 0, 0, 0), (1, 4, 4, 3), (1, 1, 1, 1)),
+        Pad(((0, 0),) * 4),
+        Tile((1, 1, 1, 1)),
+        Concat(3),
+        AveragePool2D((1, 1), (1, 1)),
+    ],
+)
+def test_ops_that_do_nothing(idle: OpDef) -> None:
+    for quant in (None, Q):
+        b = Chain()
+        y = b.add(idle, [b.x(1, 4, 4, 3, quant=quant)])
+        b.done(b.add(Concat(0), [y, y])).run("algebraic").kinds("concat").same(0)
+
+
+def test_a_slice_backwards_does_something() -> None:
+    b = Chain()
+    y = b.add(Slice((3,), (4,), (-1,)), [b.x(4)])
+    b.done(b.add(Tanh(), [y])).settles("algebraic")
+
+
+@pytest.mark.parametrize(("op", "number"), [(Add(), 0.0), (Sub(), 0.0), (Mul(), 1.0)])
+def test_neutral_constants(op: OpDef, number: float) -> None:
+    b = Chain()
+    y = b.add(op, [b.x(2, 3), b.const(np.full((2, 1), number, np.float32))])
+    b.done(b.add(Tanh(), [y])).run("algebraic").kinds("tanh").same(0)
+
+
+def test_a_neutral_constant_that_broadcasts_stays() -> None:
+    b = Chain()
+    y = b.add(Mul(), [b.x(1, 3), b.const(np.ones((2, 1), np.float32))])
+    b.done(b.add(Tanh(), [y])).settles("algebraic")
+
+
+def test_elementwise_ops_broadcast_without_tile() -> None:
+    for quant in (None, Q):
+        b = Chain()
+        y = b.add(Tile((1, 4, 4, 1)), [b.x(1, 1, 1, 3, quant=quant)])
+        z = b.add(Mul(), [y, b.x(1, 4, 4, 3, name="z", quant=quant)], quant=quant and UNLIKE)
+        b.done(z).run("algebraic").kinds("mul").same(0)
+    b = Chain()
+    b.done(b.add(Mul(), [b.add(Tile((2,)), [b.x(3)]), b.x(6, name="z")])).settles("algebraic")
+
+
+def test_joins_of_joins() -> None:
+    b = Chain()
+    x, y = b.x(1, 2, quant=Q), b.x(1, 3, name="y", quant=Q)
+    z = b.add(Concat(1), [b.add(Concat(1), [x, y]), x])
+    b.done(z).run("algebraic").kinds("concat").same()
+
+
+def test_subtracting_a_constant_adds_its_negative() -> None:
+    b = Chain()
+    b.done(b.add(Sub("relu"), [b.x(2, 3), b.weights(3)])).run("algebraic").kinds("add").same(0)
+
+
+def test_zero_minus_x() -> None:
+    b = Chain()
+    b.done(b.add(Sub(), [b.number(0.0), b.x(2, 3)])).run("algebraic").kinds("neg").same(0)
+
+
+@pytest.mark.parametrize("op", [Add(), Mul()])
+def test_constants_in_a_row_are_one(op: OpDef) -> None:
+    b = Chain()
+    y = b.add(op, [b.weights(3), b.add(op, [b.x(2, 3), b.number(0.3)])])
+    b.done(y).run("algebraic").delta(**{op.kind: -1}).same(1e-6)
+
+
+def test_constants_that_would_grow_stay() -> None:
+    b = Chain()
+    y = b.add(Mul(), [b.weights(3), b.add(Mul(), [b.x(2, 3), b.weights(2, 1)])])
+    b.done(y).settles("algebraic")
+
+
+def test_int8_arithmetic_stays() -> None:
+    b = Chain()
+    zero = b.const(np.full(3, -3, np.int8), "zero", Q)
+    b.done(b.add(Sub(), [b.x(2, 3, quant=Q), zero], quant=Q)).settles("algebraic")
+
+
+def test_reciprocal_of_a_root() -> None:
+    b = Chain()
+    square = b.add(Mul(), [x := b.x(4), x])
+    positive = b.add(Add(), [square, b.number(1.0)])
+    b.done(b.add(Reciprocal(), [b.add(Sqrt(), [positive])])).run("algebraic").kinds("mul", "add", "rsqrt").same()
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "kind"),
+    [
+        (Relu(), Clamp(None, 6.0), "relu6"),
+        (Clamp(-9.0, 9.0), Relu6(), "relu6"),
+        (Clamp(-2.0, 0.5), Clamp(-1.0, 3.0), "clamp"),
+        (Clamp(2.0, 3.0), Clamp(-1.0, 1.0), "clamp"),
+    ],
+)
+def test_clamps_in_a_row_are_one(first: OpDef, second: OpDef, kind: str) -> None:
+    b = Chain()
+    b.done(b.add(second, [b.add(first, [b.x(40)])])).run("algebraic").kinds(kind).same(0)
+
+
+def test_a_clamp_without_bounds() -> None:
+    b = Chain()
+    b.done(b.add(Tanh(), [b.add(Clamp(), [b.x(4)])])).run("algebraic").kinds("tanh").same(0)
+
+
+def test_int8_clamps_stay() -> None:
+    b = Chain()
+    y = b.add(Relu6(), [b.add(Relu(), [b.x(4, quant=Q)], quant=Q)], quant=UNLIKE)
+    b.done(y).settles("algebraic")
+
+
+def test_infinite_bounds_are_none() -> None:
+    assert Clamp().coefficients() == (-math.inf, math.inf)

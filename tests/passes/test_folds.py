@@ -1,0 +1,199 @@
+"""fold_batch_norm, fold_bias, fuse_activation, fold_pad, recognize_activations."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from edgec.ir import OpDef, Quant, Value
+from edgec.ops.activation import HardSigmoid
+from edgec.ops.binary import Add, Mul, Sub
+from edgec.ops.conv import Conv2D, DepthwiseConv2D
+from edgec.ops.matmul import FullyConnected
+from edgec.ops.pad import Pad
+from edgec.ops.pool import AveragePool2D, MaxPool2D
+from edgec.ops.unary import Erf, Relu, Relu6, Tanh
+from tests.passes.chain import Chain
+
+Q = Quant.per_tensor(0.05, -3)
+
+
+def conv(b: Chain, x: Value, bias: bool = True, act: str = "none") -> Value:
+    return b.add(Conv2D(act=act), [x, b.weights(6, 3, 3, x.type.shape[3]), *([b.weights(6)] if bias else [])])
+
+
+def depthwise(b: Chain, x: Value, bias: bool = True) -> Value:
+    return b.add(DepthwiseConv2D(), [x, b.weights(1, 3, 3, 6), *([b.weights(6)] if bias else [])])
+
+
+def dense(b: Chain, x: Value, bias: bool = True) -> Value:
+    return b.add(FullyConnected(), [x, b.weights(6, x.type.shape[-1]), *([b.weights(6)] if bias else [])])
+
+
+LINEAR = pytest.mark.parametrize("linear", [conv, depthwise, dense])
+
+
+@LINEAR
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("shape", [(6,), (1, 1, 1, 6), ()])
+def test_a_channel_factor_goes_into_the_weights(
+    linear: Callable[..., Value], bias: bool, shape: tuple[int, ...]
+) -> None:
+    b = Chain()
+    y = b.add(Mul("relu"), [b.weights(*shape), linear(b, b.x(1, 5, 5, 3), bias)])
+    b.done(y).run("fold_batch_norm").delta(mul=-1).same().settles("fold_batch_norm")
+
+
+@LINEAR
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("op", [Add(), Sub("relu6")])
+def test_a_channel_term_goes_into_the_bias(linear: Callable[..., Value], bias: bool, op: OpDef) -> None:
+    b = Chain()
+    y = b.add(op, [linear(b, b.x(1, 5, 5, 3), bias), b.weights(6)])
+    b.done(y).run("fold_bias").delta(**{op.kind: -1}).same().settles("fold_bias")
+
+
+def test_factors_of_places_stay() -> None:
+    b = Chain()
+    y = b.add(Mul(), [conv(b, b.x(1, 5, 5, 3)), b.weights(3, 1)])
+    b.done(b.add(Add(), [y, b.weights(3, 3, 6)])).settles("fold_batch_norm", "fold_bias")
+
+
+def test_an_activated_or_shared_result_is_not_scaled() -> None:
+    b = Chain()
+    x = b.x(1, 5, 5, 3)
+    active, shared = conv(b, x, act="relu"), conv(b, x)
+    ys = [b.add(Mul(), [v, b.number(2.0)]) for v in (active, shared)]
+    b.done(*ys, b.add(Tanh(), [shared])).settles("fold_batch_norm", "fold_bias")
+
+
+@pytest.mark.parametrize("op", [Relu(), Relu6()])
+def test_an_activation_becomes_an_attribute(op: OpDef) -> None:
+    b = Chain()
+    y = b.add(op, [b.add(Add(), [conv(b, b.x(1, 5, 5, 3)), b.number(0.1)])])
+    b.done(y).run("fuse_activation").delta(**{op.kind: -1}).same(0).settles("fuse_activation")
+
+
+def test_two_activations_are_one() -> None:
+    b = Chain()
+    y = b.add(Relu6(), [conv(b, b.x(1, 5, 5, 3), act="relu")])
+    b.done(y).run("fuse_activation").kinds("conv2d").same(0)
+
+
+def test_a_shared_result_is_not_clamped() -> None:
+    b = Chain()
+    y = conv(b, b.x(1, 5, 5, 3))
+    b.done(b.add(Relu(), [y]), b.add(Tanh(), [y])).settles("fuse_activation")
+    b = Chain()
+    y = conv(b, b.x(1, 5, 5, 3))
+    b.done(y, b.add(Relu(), [y])).settles("fuse_activation")
+
+
+def quantized_conv(b: Chain, pads: tuple[int, int, int, int] = (0, 0, 0, 0), x: Value | None = None) -> Value:
+    wq = Quant.per_tensor(0.02)
+    w = b.const(b.rng.integers(-127, 128, (4, 3, 3, 2)).astype(np.int8), "w", wq)
+    bias = b.const(b.rng.integers(-99, 99, 4).astype(np.int32), "b", Quant.per_tensor(0.001))
+    return b.add(Conv2D(pads=pads), [x or b.x(1, 6, 6, 2, quant=Q), w, bias], quant=Q)
+
+
+def test_int8_activations_are_fused_when_the_scale_stays() -> None:
+    b = Chain()
+    b.done(b.add(Relu(), [quantized_conv(b)], quant=Q)).run("fuse_activation").kinds("conv2d").same()
+    b = Chain()
+    b.done(b.add(Relu(), [quantized_conv(b)], quant=Quant.per_tensor(0.04, -128))).settles("fuse_activation")
+
+
+def pad(
+    b: Chain, x: Value, value: float = 0.0, pads: tuple[tuple[int, int], ...] = ((0, 0), (1, 2), (0, 1), (0, 0))
+) -> Value:
+    return b.add(Pad(pads, "constant", value), [x])
+
+
+@pytest.mark.parametrize("linear", [conv, depthwise])
+def test_a_border_of_zeros_goes_into_the_convolution(linear: Callable[..., Value]) -> None:
+    b = Chain()
+    b.done(linear(b, pad(b, b.x(1, 5, 5, 3)))).run("fold_pad").delta(pad=-1).same().settles("fold_pad")
+
+
+def test_an_int8_border_is_the_zero_point() -> None:
+    b = Chain()
+    x = b.x(1, 6, 6, 2, quant=Q)
+    b.done(quantized_conv(b, (1, 0, 0, 1), pad(b, x))).run("fold_pad").kinds("conv2d").same()
+
+
+def test_a_maximum_takes_a_border_below_everything() -> None:
+    b = Chain()
+    b.done(b.add(MaxPool2D((3, 3)), [pad(b, b.x(1, 5, 5, 3), -math.inf)])).run("fold_pad").delta(pad=-1).same(0)
+    b = Chain()
+    relu = b.add(Relu(), [b.x(1, 5, 5, 3)])
+    b.done(b.add(MaxPool2D((3, 3)), [pad(b, relu)])).run("fold_pad").delta(pad=-1).same(0)
+
+
+def test_a_mean_takes_a_border_that_counts() -> None:
+    b = Chain()
+    pool = AveragePool2D((3, 3), pads=(1, 0, 0, 0), count_pads=True)
+    b.done(b.add(pool, [pad(b, b.x(1, 5, 5, 3))])).run("fold_pad").delta(pad=-1).same()
+
+
+def test_other_borders_stay() -> None:
+    for value, pads in ((1.0, ((0, 0), (1, 2), (0, 1), (0, 0))), (0.0, ((0, 0), (1, 1), (1, 1), (0, 1)))):
+        b = Chain()
+        b.done(conv(b, pad(b, b.x(1, 5, 5, 3), value, pads))).settles("fold_pad")
+    b = Chain()
+    x = b.x(1, 5, 5, 3)
+    pools = [b.add(MaxPool2D(), [pad(b, x)]), b.add(AveragePool2D(), [pad(b, x)])]
+    b.done(*pools).settles("fold_pad")
+
+
+def relu6_plus_3(b: Chain, x: Value, fused: bool) -> Value:
+    if fused:
+        return b.add(Add("relu6"), [x, b.number(3.0)])
+    return b.add(Relu6(), [b.add(Add(), [b.number(3.0), x])])
+
+
+@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize("grouping", range(3))
+def test_hard_swish_in_every_grouping(fused: bool, grouping: int) -> None:
+    b = Chain()
+    x = b.x(2, 9)
+    t, sixth = relu6_plus_3(b, x, fused), b.number(1 / 6)
+    if grouping == 0:
+        y = b.add(Mul(), [b.add(Mul(), [x, t]), sixth])
+    elif grouping == 1:
+        y = b.add(Mul(), [b.add(Mul(), [t, sixth]), x])
+    else:
+        y = b.add(Mul(), [t, b.add(Mul(), [sixth, x])])
+    b.done(y).run("recognize_activations").kinds("hard_swish").same(1e-6).settles("recognize_activations")
+
+
+def test_hard_swish_of_a_hard_sigmoid() -> None:
+    b = Chain()
+    x = b.x(2, 9)
+    y = b.add(Mul(), [x, b.add(HardSigmoid(1 / 6, 0.5), [x])])
+    b.done(y).run("recognize_activations").kinds("hard_swish").same(1e-6)
+
+
+def test_hard_sigmoid() -> None:
+    b = Chain()
+    y = b.add(Mul(), [relu6_plus_3(b, b.x(2, 9), False), b.number(1 / 6)])
+    b.done(y).run("recognize_activations").kinds("hard_sigmoid").same(1e-6)
+
+
+def test_gelu() -> None:
+    b = Chain()
+    x = b.x(2, 9)
+    erf = b.add(Erf(), [b.add(Mul(), [x, b.number(math.sqrt(0.5))])])
+    y = b.add(Mul(), [b.add(Mul(), [x, b.number(0.5)]), b.add(Add(), [erf, b.number(1.0)])])
+    b.done(y).run("recognize_activations").kinds("gelu").same(1e-6)
+
+
+def test_what_only_looks_like_hard_swish() -> None:
+    b = Chain()
+    x, other = b.x(2, 9), b.x(2, 9, name="other")
+    t = relu6_plus_3(b, x, False)
+    y = b.add(Mul(), [b.add(Mul(), [other, t]), b.number(1 / 6)])
+    z = b.add(Mul(), [b.add(Mul(), [x, relu6_plus_3(b, x, True)]), b.number(1 / 5)])
+    b.done(y, z).settles("recognize_activations")
