@@ -68,7 +68,6 @@ def lower(
     preprocess = Preprocess.parse(options.preprocess) if options.preprocess else None
     say("reading the model")
     imported = read_model(model, options.input_shapes)
-    verify(imported, "imported")
     if dump is not None:
         dump("import", imported)
     say("optimising")

@@ -1,7 +1,7 @@
 """The arena planner: where in one static arena each intermediate tensor lives.
 
-Views share the bytes of what they view. The peak of live bytes is the bound that no plan can beat, and the plan says how
-far above it is.
+Views share the bytes of what they view. The peak of live bytes is the bound that no plan can beat, and the plan says
+how far above it is.
 """
 
 from __future__ import annotations

@@ -8,7 +8,11 @@ from pathlib import Path
 from edgec.errors import InputError
 from edgec.frontends.onnx import read_onnx
 from edgec.frontends.tflite import read_tflite
-from edgec.ir import Graph
+from edgec.ir import Graph, verify
+from edgec.ir.verify import VerifyError
+
+MAX_TENSOR_BYTES = 1 << 30
+"""No board that edgec compiles for could hold more in one tensor."""
 
 _READERS = {".onnx": read_onnx, ".tflite": read_tflite}
 
@@ -20,4 +24,13 @@ def read_model(path: Path, input_shapes: Mapping[str, tuple[int, ...]] | None = 
     reader = _READERS.get(path.suffix.lower())
     if reader is None:
         raise InputError(f"{path.name} is neither .onnx nor .tflite", str(path), "export the model to one of them")
-    return reader(path, input_shapes or {})
+    graph = reader(path, input_shapes or {})
+    for v in graph.values():
+        if min(v.type.shape, default=1) < 1 or v.type.nbytes > MAX_TENSOR_BYTES:
+            what = f"tensor {v.name} has the impossible shape {list(v.type.shape)}"
+            raise InputError(what, str(path), "the file is damaged, or the model too large for a small board")
+    try:
+        verify(graph, "imported")
+    except VerifyError as e:
+        raise InputError(f"the model contradicts itself: {e}", str(path), "report it if other tools run this file") from e
+    return graph

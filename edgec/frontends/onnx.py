@@ -16,8 +16,8 @@ import onnx
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, external_data_helper, numpy_helper
 
 import edgec.ops  # noqa: F401 (registers all operations)
-from edgec.errors import InputError, UnsupportedError, did_you_mean
-from edgec.ir import Array, Builder, Graph, OnnxNode, TensorType, Value, fold
+from edgec.errors import EdgecError, InputError, UnsupportedError, did_you_mean
+from edgec.ir import Array, Builder, Graph, OnnxNode, OpDef, TensorType, Value, fold
 from edgec.ir.opdef import by_name
 from edgec.ops.cast import ONNX_TYPES
 from edgec.ops.shape import Reshape
@@ -25,6 +25,8 @@ from edgec.ops.shape import Reshape
 MIN_OPSET = 7
 _DOMAINS = ("", "ai.onnx")
 _KNOWN_OPS_HINT = "docs/supported-ops.md lists what edgec reads; replace the operator before exporting the model"
+_CONTROL_FLOW = ("If", "Loop", "Scan")
+_CONTROL_FLOW_HINT = "edgec compiles models without control flow: export it with fixed shapes, or fold it with onnxsim"
 
 _INPUT_TYPES = (TensorProto.FLOAT, TensorProto.INT8, TensorProto.UINT8, TensorProto.INT32, TensorProto.INT64)
 
@@ -54,11 +56,32 @@ def _load(path: Path) -> ModelProto:
     except Exception as e:
         hint = f"put the weights' file, as the exporter wrote it, next to {path.name}"
         raise InputError(f"the external data of {path.name} cannot be read: {_first_line(e)}", str(path), hint) from e
+    if not all(isinstance(text, str) for text in _texts(model.graph)):
+        raise InputError(f"{path.name} holds names that are no text", str(path), damaged)
     if model.functions:
         from onnx import inliner
 
         model = inliner.inline_local_functions(model)
     return model
+
+
+def _texts(graph: GraphProto) -> Iterator[object]:
+    """All names; protobuf gives bytes for what is not UTF-8."""
+    for node in graph.node:
+        yield from (node.name, node.op_type, node.domain, *node.input, *node.output, *(a.name for a in node.attribute))
+    for named in (*graph.input, *graph.output, *graph.initializer):
+        yield named.name
+
+
+def _type_name(element_type: int) -> str:
+    names: dict[int, str] = {v: k.lower() for k, v in TensorProto.DataType.items()}
+    return names.get(element_type, f"number {element_type}")
+
+
+def _reason(e: Exception) -> str:
+    if isinstance(e, KeyError):
+        return f"has no {e}"
+    return str(e) if isinstance(e, ValueError) else f"{type(e).__name__} {e}".strip()
 
 
 def _first_line(e: Exception) -> str:
@@ -75,16 +98,46 @@ def _opset(model: ModelProto, path: Path) -> int:
 
 
 def _check_operators(graph: GraphProto, path: Path) -> None:
-    """Name every operator that edgec does not know at once, before any work is done."""
+    """Name every operator that edgec does not know at once, before any work is done; constants may come of any."""
     unknown: dict[str, str] = {}
-    for number, node in enumerate(graph.node):
-        name = node.op_type if node.domain in _DOMAINS else f"{node.domain}:{node.op_type}"
-        if name != "Constant" and by_name("onnx", name) is None:
+    constant = {t.name for t in graph.initializer} | {""}
+    for number, node in _needed_nodes(graph):
+        known = node.op_type in ("Constant", "Shape", "Size") or _definition(node) is not None
+        if node.op_type in ("Shape", "Size") or (_is_plain(node) and constant.issuperset(node.input)):
+            constant.update(node.output)
+        elif not known:
+            name = node.op_type if node.domain in _DOMAINS else f"{node.domain}:{node.op_type}"
             unknown.setdefault(name, _location(number, node, path))
     if unknown:
         (name, at), *others = unknown.items()
         also = f" (nor {', '.join(n for n, _ in others)})" if others else ""
-        raise UnsupportedError(f"edgec does not know the ONNX operator {name}{also}", at, _KNOWN_OPS_HINT)
+        hint = _CONTROL_FLOW_HINT if name in _CONTROL_FLOW else _KNOWN_OPS_HINT
+        raise UnsupportedError(f"edgec does not know the ONNX operator {name}{also}", at, hint)
+
+
+def _definition(node: NodeProto) -> type[OpDef] | None:
+    """The op that reads this node."""
+    return by_name("onnx", node.op_type) if node.domain in _DOMAINS else None
+
+
+def _is_plain(node: NodeProto) -> bool:
+    """A standard operator of its inputs alone: without subgraphs, and not one that makes noise out of nothing."""
+    return (
+        node.domain in _DOMAINS
+        and (node.input or node.op_type == "Constant")
+        and not any(a.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS) for a in node.attribute)
+    )
+
+
+def _evaluate(node: NodeProto, inputs: Sequence[Array | None], opset: int) -> list[Array]:
+    """The results of a standard operator on constants (Where, Equal and the like), by ONNX's own reference."""
+    from onnx.reference import ReferenceEvaluator
+
+    feeds = {name: a for name, a in zip(node.input, inputs, strict=True) if a is not None}
+    ends = ([onnx.ValueInfoProto(name=n) for n in names if n] for names in (feeds, node.output))
+    graph = onnx.helper.make_graph([node], "constant", *ends)
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)])
+    return [np.asarray(a) for a in ReferenceEvaluator(model).run(None, feeds)]
 
 
 def _location(number: int, node: NodeProto, path: Path) -> str:
@@ -118,10 +171,8 @@ class _Reader:
         for name, tensor in constants.items():
             self._define(name, self.build.const(self._array(tensor, f"initializer {name}, {self.path}"), name))
         self.build.reserve(name for node in self.graph.node for name in node.output)
-        needed = _needed(self.graph)
-        for number, node in enumerate(self.graph.node):
-            if any(name in needed for name in node.output):
-                self._node(node, _location(number, node, self.path))
+        for number, node in _needed_nodes(self.graph):
+            self._node(node, _location(number, node, self.path))
         result = self.build.graph
         for info in self.graph.output:
             result.outputs.append(self._output(info.name))
@@ -136,8 +187,8 @@ class _Reader:
             raise UnsupportedError(f"input {info.name} is no tensor", at, "export a model whose inputs are tensors")
         tensor = info.type.tensor_type
         if tensor.elem_type not in _INPUT_TYPES:
-            kind = TensorProto.DataType.Name(tensor.elem_type).lower()
-            raise UnsupportedError(f"input {info.name} has elements of type {kind}", at, "export the model as float32")
+            what = f"input {info.name} has elements of type {_type_name(tensor.elem_type)}"
+            raise UnsupportedError(what, at, "export the model as float32")
         dims = list(tensor.shape.dim) if tensor.HasField("shape") else None
         return TensorType(_static_shape(info.name, dims, given, at), ONNX_TYPES[tensor.elem_type])
 
@@ -162,12 +213,13 @@ class _Reader:
         try:
             attrs = {a.name: self._attribute(a, at) for a in node.attribute}
             results = self._results(node, attrs, inputs)
-        except (ValueError, KeyError, IndexError, TypeError, AttributeError, NotImplementedError) as e:
+            ops = self.build.graph.ops
+            ops[mark:] = [op for op in ops[mark:] if not fold(op)]
+        except EdgecError:
+            raise
+        except Exception as e:  # a file that is not valid can fail in any op's reader
             hint = "simplify the node before exporting; report it if onnxruntime runs this file"
-            text = f"has no {e}" if isinstance(e, KeyError) else str(e)
-            raise UnsupportedError(f"{node.op_type}: {text}", at, hint) from e
-        ops = self.build.graph.ops
-        ops[mark:] = [op for op in ops[mark:] if not fold(op)]
+            raise UnsupportedError(f"{node.op_type}: {_reason(e)}", at, hint) from e
         for i, name in enumerate(node.output):
             if name and i < len(results):
                 self._define(name, results[i])
@@ -177,12 +229,13 @@ class _Reader:
     def _results(self, node: NodeProto, attrs: dict[str, Any], inputs: list[Value | None]) -> Sequence[Value]:
         if node.op_type == "Constant":
             return [self.build.const(_constant(attrs), node.output[0])]
-        definition = by_name("onnx", node.op_type)
-        assert definition is not None, f"{node.op_type} was looked up before"
-        name = node.output[0]
+        definition, name = _definition(node), node.output[0]
+        if definition is None:
+            results = _evaluate(node, [v.const if v is not None else None for v in inputs], self.opset)
+            return [self.build.const(_known_type(a), name) for a in results]
         read = OnnxNode(node.op_type, name, attrs, inputs, len(node.output), self.opset, self.build)
-        results = definition.from_onnx(read)
-        return [results] if isinstance(results, Value) else results
+        given = definition.from_onnx(read)
+        return [given] if isinstance(given, Value) else given
 
     def _define(self, name: str, value: Value) -> None:
         """Bind a name of the file; a value that edgec made takes it over."""
@@ -213,13 +266,17 @@ class _Reader:
     def _array(self, tensor: TensorProto, at: str) -> Array:
         """The elements of a tensor, cast to the IR's type."""
         if tensor.data_type not in ONNX_TYPES:
-            known = {v: k.lower() for k, v in TensorProto.DataType.items()}
-            kind = known.get(tensor.data_type, f"number {tensor.data_type}")
-            raise UnsupportedError(f"tensor {tensor.name} has elements of type {kind}", at, "export it as float32")
+            what = f"tensor {tensor.name} has elements of type {_type_name(tensor.data_type)}"
+            raise UnsupportedError(what, at, "export it as float32")
         try:
             return np.asarray(numpy_helper.to_array(tensor)).astype(ONNX_TYPES[tensor.data_type])
         except (ValueError, TypeError) as e:
             raise InputError(f"tensor {tensor.name} is damaged: {e}", at, "copy or export the file again") from e
+
+
+def _known_type(array: Array) -> Array:
+    """An array of one of the IR's types."""
+    return array.astype(ONNX_TYPES[onnx.helper.np_dtype_to_tensor_dtype(array.dtype)])
 
 
 def _constant(attrs: Mapping[str, Any]) -> Array:
@@ -233,13 +290,16 @@ def _constant(attrs: Mapping[str, Any]) -> Array:
     return value
 
 
-def _needed(graph: GraphProto) -> set[str]:
-    """The names that the outputs depend on."""
+def _needed_nodes(graph: GraphProto) -> list[tuple[int, NodeProto]]:
+    """The nodes that the outputs depend on, with their numbers."""
     needed = {o.name for o in graph.output}
-    for node in reversed(graph.node):
+    kept: list[tuple[int, NodeProto]] = []
+    for number in reversed(range(len(graph.node))):
+        node = graph.node[number]
         if any(name in needed for name in node.output):
+            kept.append((number, node))
             needed.update(node.input)
-    return needed
+    return kept[::-1]
 
 
 def _check_names(given: Mapping[str, tuple[int, ...]], names: Sequence[str], path: Path) -> None:

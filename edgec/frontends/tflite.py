@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from ai_edge_litert import schema_py_generated as schema
 
 import edgec.ops  # noqa: F401 (registers all operations)
 from edgec.errors import InputError, UnsupportedError
-from edgec.ir import Array, Builder, Graph, Quant, TensorType, TfliteOp, Value
+from edgec.ir import Array, Builder, Graph, Op, OpDef, Quant, TensorType, TfliteOp, Value, fold
 from edgec.ir.opdef import by_name
 from edgec.ops.quantize import Quantize
 
@@ -33,12 +33,13 @@ def read_tflite(path: Path, input_shapes: Mapping[str, tuple[int, ...]]) -> Grap
     """Read the main subgraph. Raises InputError for a damaged file and UnsupportedError for an unknown operator."""
     data = path.read_bytes()
     if data[4:8] != b"TFL3":
-        raise InputError(f"{path.name} is not a TFLite file: its identifier is {data[4:8]!r}", at=str(path))
+        hint = "give a .tflite file, whole"
+        raise InputError(f"{path.name} is not a TFLite file: its identifier is {data[4:8]!r}", str(path), hint)
     try:
         model = schema.ModelT.InitFromPackedBuf(data)
         if not model.subgraphs:
             raise ValueError("it holds no subgraph")
-        reader = _Reader(model, model.subgraphs[0], Builder(path.stem), path)
+        reader = _Reader(model, model.subgraphs[0], _TfliteBuilder(path.stem), path)
         reader.check_shapes(input_shapes)
         return reader.read()
     except (InputError, UnsupportedError):
@@ -48,11 +49,30 @@ def read_tflite(path: Path, input_shapes: Mapping[str, tuple[int, ...]]) -> Grap
         raise InputError(f"{path.name} cannot be read as TFLite ({type(e).__name__}: {e})", str(path), hint) from e
 
 
+class _TfliteBuilder(Builder):
+    """Follows the inputs where a file leaves dimensions open (-1 in its shape signatures), whatever shape it declares.
+
+    TFLite too computes these shapes when it loads the file.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.open: dict[Value, list[bool]] = {}
+
+    def write(self, spec: OpDef, inputs: Sequence[Value], outputs: Sequence[Value]) -> Op:
+        """As Builder's, but an open dimension is what the op infers."""
+        for v, t in zip(outputs, spec.infer(*(v.type for v in inputs)), strict=True):
+            if v in self.open and v.type.rank == t.rank:
+                dims = zip(v.type.shape, t.shape, self.open[v], strict=True)
+                v.type = v.type.with_shape(tuple(new if is_open else old for old, new, is_open in dims))
+        return super().write(spec, inputs, outputs)
+
+
 @dataclass
 class _Reader:
     model: Any
     subgraph: Any
-    build: Builder
+    build: _TfliteBuilder
     path: Path
 
     def check_shapes(self, given: Mapping[str, tuple[int, ...]]) -> None:
@@ -88,6 +108,7 @@ class _Reader:
     def _border_out(self, i: int, values: dict[int, Value]) -> Value:
         value = self._value(i, values)
         name, file_type = self._type(i)
+        file_type = file_type.with_shape(value.type.shape)
         if file_type == value.type:
             return value
         value.name = self.build.name(f"{name}_int8")  # the file's name belongs to what the caller gets
@@ -109,16 +130,24 @@ class _Reader:
         inputs = [None if int(i) < 0 else self._value(int(i), values) for i in operator.inputs]
         outputs = [self._result(int(i), values) for i in operator.outputs]
         self.build.source = outputs[0].name if outputs else name
-        uint8 = len(operator.inputs) > 0 and self._is_uint8(int(operator.inputs[0]))
-        op = TfliteOp(name, operator.builtinOptions, int(code.version or 1), inputs, outputs, self.build, uint8)
+        uint8 = any(self._is_uint8(int(i)) for i in (*operator.inputs, *operator.outputs))
+        options = operator.builtinOptions if name in _OPCODES.values() else operator.customOptions
+        op = TfliteOp(name, options, int(code.version or 1), inputs, outputs, self.build, uint8)
+        mark = len(self.build.graph.ops)
         try:
             definition.from_tflite(op)
         except (ValueError, AttributeError, IndexError, TypeError) as e:
             raise UnsupportedError(f"{name}: {e}", at, "report the operator if other tools read this file") from e
+        ops = self.build.graph.ops
+        ops[mark:] = [op for op in ops[mark:] if not fold(op)]
 
     def _result(self, i: int, values: dict[int, Value]) -> Value:
         name, file_type = self._type(i)
-        return values.setdefault(i, self.build.value(name, _as_int8(file_type)))
+        value = values.setdefault(i, self.build.value(name, _as_int8(file_type)))
+        signature = self.subgraph.tensors[i].shapeSignature
+        if signature is not None and len(signature) == value.type.rank:
+            self.build.open[value] = [int(d) < 0 for d in signature]
+        return value
 
     def _value(self, i: int, values: dict[int, Value]) -> Value:
         if i not in values:
@@ -139,7 +168,7 @@ class _Reader:
             what = f"tensor {name} has the unsupported element type {tensor.type}"
             raise UnsupportedError(what, str(self.path), "edgec reads float32, float16 weights, int8 and uint8")
         shape = tuple(int(d) for d in tensor.shape) if tensor.shape is not None else ()
-        return name, TensorType(shape, _DTYPES[tensor.type], _quant(tensor.quantization))
+        return name, TensorType(shape, _DTYPES[tensor.type], _quant(tensor.quantization, shape))
 
     def _is_uint8(self, i: int) -> bool:
         return i >= 0 and self._type(i)[1] != _as_int8(self._type(i)[1])
@@ -159,12 +188,15 @@ def _as_int8(t: TensorType) -> TensorType:
     return t.with_quant(Quant(t.quant.scale, zeros, t.quant.axis), "int8")
 
 
-def _quant(q: Any) -> Quant | None:
+def _quant(q: Any, shape: tuple[int, ...]) -> Quant | None:
     if q is None or q.scale is None or len(q.scale) == 0:
         return None
     scale = tuple(float(np.float32(s)) for s in q.scale)
     zero = tuple(int(z) for z in q.zeroPoint) if q.zeroPoint is not None and len(q.zeroPoint) else (0,) * len(scale)
-    return Quant(scale, zero, int(q.quantizedDimension) if len(scale) > 1 else None)
+    if len(scale) == 1:
+        return Quant(scale, zero)
+    axis = int(q.quantizedDimension)  # old converters gave a depthwise bias the dimension of its weights, 3
+    return Quant(scale, zero, axis if axis < len(shape) else len(shape) - 1)
 
 
 def _text(name: bytes | str | None) -> str:

@@ -75,9 +75,10 @@ class OnnxNode:
 
 @dataclass
 class TfliteOp:
-    """A TFLite operator as `from_tflite` sees it: `options` is the schema's object (None when the file has none).
+    """A TFLite operator as `from_tflite` sees it: `options` is the schema's object (None when the file has none),
+    of a custom operator its bytes.
 
-    Its values are int8 where the file has quantized uint8; `uint8` tells that the file's first input is such a tensor.
+    Its values are int8 where the file has quantized uint8; `uint8` tells that the file's operator has such a tensor.
     """
 
     name: str
@@ -127,7 +128,7 @@ class CEmitter(Protocol):
         """A typed C pointer expression to the elements of a value."""
 
     def const(self, array: Array, hint: str) -> str:
-        """The name of a static const array with these elements (int8, int16, int32, int64, uint8, float32 or float64)."""
+        """The name of a static const array with these elements (any dtype of the IR, or float64)."""
 
     def scratch(self, nbytes: int) -> str:
         """A `void *` expression to scratch memory of the arena, valid during this op only."""

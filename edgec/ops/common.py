@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from edgec.ir import Array, CEmitter, Op, TensorType
+from edgec.ir import Array, CEmitter, Op, TensorType, TfliteOp, Value
+from edgec.ir.types import dequantize
 from edgec.ops.fixed_point import (
     ACTIVATIONS,
     activation_range,
@@ -31,6 +32,20 @@ def axis_of(axis: int, rank: int) -> int:
 def ints(array: Array | None) -> list[int] | None:
     """The elements of an optional constant."""
     return None if array is None else [int(v) for v in array.reshape(-1)]
+
+
+def with_float_weights(op: TfliteOp, x: Value) -> list[Value]:
+    """The inputs of an operator with weights; those stored as integers beside a float image `x` as the floats they mean.
+
+    TFLite's kernels for such a mix quantize the image as they go; edgec computes in float, which is nearer to the model.
+    """
+
+    def real(v: Value) -> Value:
+        if v.const is None or not v.type.is_quantized:
+            return v
+        return op.build.const(dequantize(v.const, v.type), v.name)
+
+    return [real(v) for v in op.present()] if x.type.dtype == "float32" else op.present()
 
 
 def multipliers(x: TensorType, w: TensorType, y: TensorType, float_product: bool = False) -> tuple[Array, Array]:

@@ -24,7 +24,7 @@ from edgec.ir import (
     edgetpu_rule,
 )
 from edgec.ir.opdef import Arg
-from edgec.ops.common import requantize, requantize_args, suffix
+from edgec.ops.common import requantize, requantize_args, suffix, with_float_weights
 from edgec.ops.fixed_point import TFLITE_ACTIVATIONS, clamp_float
 from edgec.ops.shape import from_nhwc, to_nhwc, transpose
 from edgec.ops.window import (
@@ -65,6 +65,8 @@ class _Conv(OpDef):
         image, w, *bias = x
         if image.rank != 4 or w.rank != 4:
             raise ValueError(f"image and weights must have rank 4, not {image} and {w}")
+        if image.dtype != w.dtype:
+            raise ValueError(f"image {image} and weights {w} differ in type")
         o = self.channels(image, w)
         if bias and bias[0].shape != (o,):
             raise ValueError(f"bias {bias[0]} does not fit {o} output channels")
@@ -221,11 +223,17 @@ class Conv2D(_Conv):
         dilation = (o.dilationHFactor, o.dilationWFactor)
         pads = tflite_pads(o, (x.shape[1], x.shape[2]), (w.shape[1], w.shape[2]), dilation)
         act = TFLITE_ACTIVATIONS[o.fusedActivationFunction]
-        op.build.write(cls((o.strideH, o.strideW), pads, dilation, act, op.uint8), op.present(), op.outputs)
+        op.build.write(cls((o.strideH, o.strideW), pads, dilation, act, op.uint8), with_float_weights(op, op.input(0)), op.outputs)
 
     def to_tflite(self, op: Op) -> TfliteCode:
         """CONV_2D; version 3 is int8, 2 dilation in float and uint8."""
         return TfliteCode("CONV_2D", ("Conv2DOptions", dict(self.tflite_options(op))), 3 if _is_int8(op) else 1)
+
+    @edgetpu_rule(fix="use one group, or as many as channels (depthwise)")
+    def _one_group(self, op: Op) -> str | None:
+        """CONV_2D must be dense: grouped ones are version 6, at which the Edge TPU compiler gives up the model."""
+        groups = op.inputs[0].type.shape[3] // op.inputs[1].type.shape[3]
+        return f"{groups} groups" if groups > 1 else None
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
@@ -277,7 +285,7 @@ class DepthwiseConv2D(_Conv):
         dilation = (o.dilationHFactor, o.dilationWFactor)
         pads = tflite_pads(o, (x.shape[1], x.shape[2]), (w.shape[1], w.shape[2]), dilation)
         act = TFLITE_ACTIVATIONS[o.fusedActivationFunction]
-        op.build.write(cls((o.strideH, o.strideW), pads, dilation, act, op.uint8), op.present(), op.outputs)
+        op.build.write(cls((o.strideH, o.strideW), pads, dilation, act, op.uint8), with_float_weights(op, op.input(0)), op.outputs)
 
     def to_tflite(self, op: Op) -> TfliteCode:
         """DEPTHWISE_CONV_2D; version 3 is int8, 2 dilation."""

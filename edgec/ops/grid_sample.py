@@ -18,15 +18,15 @@ _PADDINGS = ("zeros", "border", "reflection")
 _CUBIC = -0.75
 _F = np.float32
 _BEYOND = 4
-"""With zeros around, a place this far outside sees none of the image; farther ones are brought here."""
+"""A place this many pixels outside sees nothing but border; farther ones are brought here."""
 
 
 @dataclass(frozen=True)
 class GridSample(OpDef):
     """Image [N,H,W,C] at the places [N,OH,OW,2] of a grid (x before y, -1..1 over the image) → [N,OH,OW,C].
 
-    With `align_corners` -1 and 1 are the centres of the corner pixels, else their outer edges. Rounding is half to even,
-    as torch and onnxruntime have it.
+    With `align_corners` -1 and 1 are the centres of the corner pixels, else their outer edges. Rounding is half to
+    even, as torch and onnxruntime have it.
     """
 
     mode: str = "bilinear"
@@ -66,25 +66,20 @@ class GridSample(OpDef):
         taps = np.arange(_TAPS[self.mode]).reshape(-1, *(1,) * v.ndim) - (self.mode == "bicubic")
         index = first + taps.astype(_F)
         distance = np.abs(place - index)
-        if self.mode == "bicubic":
-            weight = cubic_weight(distance, _F(_CUBIC)).astype(_F)
-        else:
-            weight = (_F(1) - distance).astype(_F)
+        weight = cubic_weight(distance, _CUBIC) if self.mode == "bicubic" else _F(1) - distance
         inside = (index >= 0) & (index < size)
         if self.padding == "zeros":
             weight = np.where(inside, weight, _F(0))
         elif self.padding == "reflection":
             index = self._reflected(index, size)
-        return np.clip(index, 0, size - 1).astype(np.int64), weight
+        return np.clip(index, 0, size - 1).astype(np.int64), weight.astype(_F)
 
     def _bounded(self, place: Array, size: int) -> Array:
         """A place that can be turned into an index; not-a-number becomes the lower bound."""
         if self.padding == "reflection":
             place = self._reflected(place, size)
-        low, high = (-_BEYOND, size - 1 + _BEYOND) if self.padding == "zeros" else (-1, size)
-        if self.padding == "border":
-            low, high = 0, size - 1
-        return np.where(place > low, np.minimum(place, _F(high)), _F(low)).astype(_F)
+        low, high = _F(-_BEYOND), _F(size - 1 + _BEYOND)
+        return np.where(place > low, np.minimum(place, high), low).astype(_F)
 
     def _reflected(self, place: Array, size: int) -> Array:
         """Folded back at the centres or the outer edges of the border pixels, as often as needed."""
@@ -104,7 +99,9 @@ class GridSample(OpDef):
         """The image NCHW, the grid as it is."""
         mode = node.attrs.get("mode", "bilinear" if node.opset < 20 else "linear")
         spec = cls(
-            _ONNX_MODES.get(mode, mode), node.attrs.get("padding_mode", "zeros"), bool(node.attrs.get("align_corners", 0))
+            _ONNX_MODES.get(mode, mode),
+            node.attrs.get("padding_mode", "zeros"),
+            bool(node.attrs.get("align_corners", 0)),
         )
         image, grid = node.input(0), node.input(1)
         if image.type.rank != 4:

@@ -27,7 +27,7 @@ from edgec.ir import (
 )
 from edgec.ir.opdef import Arg
 from edgec.ops.binary import Add, Mul
-from edgec.ops.common import act_f32, suffix
+from edgec.ops.common import act_f32, suffix, with_float_weights
 from edgec.ops.fixed_point import TFLITE_ACTIVATIONS, activation_range, clamp_float, round_half_away
 from edgec.ops.shape import Reshape, transpose
 
@@ -56,6 +56,8 @@ class FullyConnected(OpDef):
         if w.rank != 2 or image.rank < 1 or image.size % w.shape[1]:
             raise ValueError(f"weights {w} do not fit {image}")
         o, k = w.shape
+        if image.dtype != w.dtype:
+            raise ValueError(f"image {image} and weights {w} differ in type")
         if bias and bias[0].size != o:
             raise ValueError(f"bias {bias[0]} does not fit {o} outputs")
         if not self.keep_dims:
@@ -107,7 +109,7 @@ class FullyConnected(OpDef):
         if op.options.weightsFormat:
             raise ValueError("shuffled weights are not supported")
         spec = cls(TFLITE_ACTIVATIONS[op.options.fusedActivationFunction], bool(op.options.keepNumDims))
-        op.build.write(spec, op.present(), op.outputs)
+        op.build.write(spec, with_float_weights(op, op.input(0)), op.outputs)
 
     def to_tflite(self, op: Op) -> TfliteCode:
         """Version 4 is int8, 6 takes no bias there; 5 keeps the dimensions."""

@@ -117,26 +117,29 @@ class InstanceNorm(OpDef):
         return channels_last(node, cls(node.attrs.get("epsilon", 1e-5), groups), [scale, bias])
 
     def c(self, op: Op, c: CEmitter) -> str:
-        """Sums of a row of pixels in float, of rows in double; the sums of the channels live in scratch memory."""
+        """Sums of a row of pixels in float, of rows in double; means and variances live in scratch memory."""
         shape = op.inputs[0].type.shape
         n, ch = shape[0], shape[-1]
         dims = {"n": n, "pixels": prod(shape[1:-1]), "c": ch, "group": ch // self.groups if self.groups else 1}
         args = ", ".join(c.ptr(v) for v in (*op.inputs, op.output))
-        return f"ek_instance_norm_f32({args}, {c.scratch(ch * 8)}, {c.struct('ek_norm_t', **dims, eps=self.eps)});"
+        return f"ek_instance_norm_f32({args}, {c.scratch(2 * ch * 8)}, {c.struct('ek_norm_t', **dims, eps=self.eps)});"
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
         """Images, a batch, groups, a line."""
         for label, shape, groups in (
-            ("image", (1, 9, 7, 6), 0), ("batch", (2, 4, 5, 40), 0), ("groups", (2, 5, 4, 12), 3), ("line", (1, 70, 5), 0),
-        ):  # fmt: skip
+            ("image", (1, 9, 7, 6), 0),
+            ("batch", (2, 4, 5, 40), 0),
+            ("groups", (2, 5, 4, 12), 3),
+            ("line", (1, 70, 5), 0),
+        ):
             ch = Arg(TensorType(shape[-1:]), True)
             yield Sample(cls(groups=groups), (Arg(TensorType(shape)), ch, ch), label=label)
 
 
 @dataclass(frozen=True)
 class LayerNorm(OpDef):
-    """Rows, the product of the last `axes` dimensions, each normalised; inputs x, scale and (optional) bias of a row."""
+    """Rows (the last `axes` dimensions), each normalised; inputs x, scale and, optional, bias of a row."""
 
     axes: int = 1
     eps: float = 1e-5
@@ -179,7 +182,8 @@ class LayerNorm(OpDef):
         row = scale.type.size
         zeros = c.ptr(bias[0]) if bias else c.const(np.zeros(row, _F), "zeros")
         args = f"{c.ptr(x)}, {c.ptr(scale)}, {zeros}, {c.ptr(op.output)}"
-        return f"ek_layer_norm_f32({args}, {x.type.size // max(1, row)}, {row}, {c.literal(self.eps)});"
+        spec = c.struct("ek_layer_norm_t", rows=x.type.size // max(1, row), n=row, eps=self.eps)
+        return f"ek_layer_norm_f32({args}, {spec});"
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

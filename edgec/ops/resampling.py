@@ -36,7 +36,7 @@ class Axis:
         return np.arange(self.out, dtype=_F), _F(self.size), scale
 
 
-def _ratio(a: Axis) -> Any:  # noqa: ANN401 (a numpy scalar)
+def _ratio(a: Axis) -> Any:
     """TFLite's float32 ratio of sizes."""
     if a.mode == "align_corners" and a.out > 1:
         return _F(a.size - 1) / _F(a.out - 1)
@@ -68,11 +68,19 @@ _COORDINATES: dict[str, Callable[[Axis], Array]] = {
 TFLITE_MODES = ("asymmetric", "align_corners", "half_pixel")
 MODES = tuple(_COORDINATES)
 
+_MIDDLE = 1e-6
+"""onnxruntime takes a place this close to the middle of two pixels for the middle (found by experiment)."""
+
+
+def _rounded(x: Array, at_middle: Callable[[Array], Array]) -> Array:
+    return np.where(np.abs(x - np.floor(x) - _F(0.5)) < _MIDDLE, at_middle(x), np.rint(x))
+
+
 ROUNDINGS: dict[str, Callable[[Array], Array]] = {
     "floor": np.floor,
     "ceil": np.ceil,
-    "round_prefer_floor": lambda x: np.ceil(x - _F(0.5)),
-    "round_prefer_ceil": round_half_away,
+    "round_prefer_floor": lambda x: _rounded(x, np.floor),
+    "round_prefer_ceil": lambda x: _rounded(x, np.ceil),
 }
 """ONNX's nearest_mode."""
 
@@ -88,7 +96,9 @@ def nearest(a: Axis, rounding: str) -> Array:
     TFLite's modes have a rounding of their own: of align_corners to the nearest, of the others down, where half_pixel
     lacks the half pixel's way back.
     """
-    if a.mode not in TFLITE_MODES:
+    if a.size == a.out and a.scale in (0.0, 1.0):
+        index = np.arange(a.out)
+    elif a.mode not in TFLITE_MODES:
         index = ROUNDINGS[rounding](coordinates(a))
     elif a.mode == "align_corners":
         index = round_half_away(coordinates(a))

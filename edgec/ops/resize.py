@@ -277,7 +277,7 @@ class ResizeCubic(Resize):
             yield Sample(spec, (Arg(TensorType((1, 4, 5, 3))),), label=label)
 
 
-def _blend(x: Array, v: Neighbours, h: Neighbours, one: Any) -> Array:  # noqa: ANN401 (a numpy scalar)
+def _blend(x: Array, v: Neighbours, h: Neighbours, one: Any) -> Array:
     """The sum of four weighted pixels, in the order of TFLite's reference kernel."""
     fy, fx = v.weight[:, None, None], h.weight[:, None]
     top, bottom = x[:, v.low], x[:, v.high]

@@ -29,7 +29,9 @@ class OnnxResize(OpDef):
         """NCHW, or NHWC where the last but one and two dimensions are what changes."""
         x = node.input(0)
         sizes, scales = _target(node, x.type)
-        changed = [i for i, (d, s) in enumerate(zip(x.type.shape, sizes, strict=True)) if d != s or scales[i] not in (0, 1)]
+        changed = [
+            i for i, (d, s) in enumerate(zip(x.type.shape, sizes, strict=True)) if d != s or scales[i] not in (0, 1)
+        ]
         if not changed:
             return x
         first = 1 if x.type.rank == 4 and set(changed) <= {1, 2} and 1 in changed else 2

@@ -66,8 +66,12 @@ class Reshape(OpDef):
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
-        """The declared output shape is the shape."""
-        op.build.write(cls(op.outputs[0].type.shape), [op.input(0)], op.outputs)
+        """RESHAPE to its constant shape (-1 is computed); else the declared output shape is the shape."""
+        shape = op.outputs[0].type.shape
+        given = op.inputs[1].const if op.name == "RESHAPE" and len(op.inputs) > 1 and op.inputs[1] else None
+        if given is not None and given.ndim == 1:
+            shape = _computed([int(d) for d in given], op.input(0).type.size)
+        op.build.write(cls(shape), [op.input(0)], op.outputs)
 
     def to_tflite(self, op: Op) -> TfliteCode:
         """RESHAPE with its shape as a constant tensor."""
@@ -122,10 +126,13 @@ def _resolve(node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, ...]:
     dims = [int(d) for d in target.reshape(-1)]
     if not node.attrs.get("allowzero", 0):
         dims = [shape[i] if d == 0 else d for i, d in enumerate(dims)]
-    if -1 in dims:
-        known = prod(d for d in dims if d != -1)
-        dims[dims.index(-1)] = prod(shape) // known if known else 0
-    return tuple(dims)
+    return _computed(dims, prod(shape))
+
+
+def _computed(dims: Sequence[int], size: int) -> tuple[int, ...]:
+    """The dimensions with -1 replaced by what is left of the elements."""
+    known = prod(d for d in dims if d != -1)
+    return tuple((size // known if known else 0) if d == -1 else d for d in dims)
 
 
 @dataclass(frozen=True)

@@ -185,7 +185,7 @@ class SpaceToBatch(OpDef):
             n, h, w, c = x.type.shape
             y = b.add(Reshape((n, h // by, by, w // bx, bx, c)), [x], f"{name}_blocks")
             y = b.add(Transpose((2, 4, 0, 1, 3, 5)), [y], f"{name}_order")
-            b.write(Reshape(out.type.shape), [y], [out])
+            b.write(Reshape((n * by * bx, h // by, w // bx, c)), [y], [out])
             return
         n, h, w, c = x.type.shape
         y = b.add(Reshape((by, bx, n // (by * bx), h, w, c)), [x], f"{name}_blocks")

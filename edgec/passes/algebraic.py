@@ -58,6 +58,14 @@ def neutral(rw: Rewriter, op: Op) -> bool:
     return any(_act(op) == "none" and scalar(c) == unit and rw.forward(op, x) for x, c in orders)
 
 
+def same_scale(rw: Rewriter, op: Op) -> bool:
+    """A change to the scale that a tensor has, or had before it was widened to float32."""
+    x = op.inputs[0]
+    before = rw.made_by(x, "dequantize")
+    source = before.inputs[0] if before is not None and x.type.dtype == "float32" else x
+    return source.type == op.output.type and rw.forward(op, source)
+
+
 # ---- views -----------------------------------------------------------------------------------------------------------
 def broadcast_for_tile(rw: Rewriter, op: Op) -> bool:
     """An elementwise op broadcasts by itself: no need to repeat an input first."""
@@ -212,6 +220,7 @@ _BINARY = ("add", "sub", "mul", "div", "maximum", "minimum")
 
 ANY_TYPE: dict[str, tuple[Rule, ...]] = {
     "slice": (whole_slice,),
+    "quantize": (same_scale,),
     "concat": (same_shape, join_of_join),
     **dict.fromkeys(("pad", "tile", "max_pool2d", "average_pool2d"), (same_shape,)),
     **dict.fromkeys(_BINARY, (broadcast_for_tile,)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from edgec.ir import Graph, Op
 from edgec.ops.shape import Reshape, Transpose
 from edgec.passes._rewrite import Rewriter
-from edgec.passes.layout import only_moves_ones
+from edgec.passes._storage import only_moves_ones
 
 
 def run(graph: Graph) -> bool:

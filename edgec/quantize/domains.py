@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from edgec.ir import Graph, Op, Quant, QuantRule, Value
+from edgec.quantize.observers import Range
 from edgec.quantize.params import int8_type
 
 _ANY_SCALE = Quant.per_tensor(1.0)
@@ -21,16 +22,23 @@ def activations(op: Op) -> list[Value]:
     return [v for i, v in enumerate(op.inputs) if role(op, i) == "act"]
 
 
-def int8_ops(graph: Graph) -> set[Op]:
+_UNLIKE = 4.0
+"""Ranges that differ by more than this factor lose two bits in one scale."""
+
+
+def int8_ops(graph: Graph, ranges: Mapping[Value, Range]) -> set[Op]:
     """The ops that compute in int8.
 
     An op with a scale rule of its own does when its weights are constant. One that keeps its input's scale follows its
-    neighbours: int8 where a producer or all readers are. An island of int8 ops that multiplies nothing by weights and
-    lies beside float ops is not worth its conversions, and stays float.
+    neighbours: int8 where a producer or all readers are; but at the end of the graph, where nothing else is computed
+    from it, it does not force unlike ranges (boxes and scores) into one scale. An island of int8 ops that multiplies
+    nothing by weights and lies beside float ops is not worth its conversions, and stays float.
     """
     able = [op for op in graph.ops if _able(op)]
     chosen = {op for op in able if op.spec.quant is not QuantRule.SAME}
-    _follow(graph, [op for op in able if op.spec.quant is QuantRule.SAME], chosen)
+    neutral = [op for op in able if op.spec.quant is QuantRule.SAME]
+    mixing = {op for op in _tail(graph, neutral) if _unlike(op, ranges)}
+    _follow(graph, [op for op in neutral if op not in mixing], chosen)
     for island in _islands(graph, chosen):
         if not any(op.spec.macs(op) for op in island) and _touches_float(graph, island, chosen):
             chosen -= island
@@ -54,6 +62,20 @@ def _able(op: Op) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _tail(graph: Graph, neutral: list[Op]) -> set[Op]:
+    """The neutral ops from which only neutral ops lead to the outputs."""
+    users, tail = graph.users(), set[Op]()
+    for op in reversed(neutral):
+        if all(u in tail for v in op.outputs for u in users.get(v, [])):
+            tail.add(op)
+    return tail
+
+
+def _unlike(op: Op, ranges: Mapping[Value, Range]) -> bool:
+    spans = [max(high, 0.0) - min(low, 0.0) for low, high in (ranges[v] for v in activations(op) if v.const is None)]
+    return max(spans) > _UNLIKE * min(spans)
 
 
 def _follow(graph: Graph, neutral: list[Op], chosen: set[Op]) -> None:

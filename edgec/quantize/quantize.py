@@ -10,6 +10,7 @@ import numpy as np
 from edgec.ir import Array, Builder, Graph, Op, Quant, QuantRule, TensorType, Value, verify
 from edgec.ops.quantize import Dequantize, Quantize
 from edgec.quantize.domains import int8_ops, role
+from edgec.quantize.lower import lower
 from edgec.quantize.observers import Range, calibrate, constant_range
 from edgec.quantize.params import (
     activation_quant,
@@ -32,7 +33,8 @@ def quantize(graph: Graph, samples: Sequence[Mapping[str, Array]], method: str =
     Inputs and outputs keep their names and types; ops without an int8 form stay float32 between conversions.
     Raises InputError when there is no sample.
     """
-    return quantize_ranges(graph, calibrate(graph, samples, method))
+    lowered = lower(graph)
+    return quantize_ranges(lowered, calibrate(lowered, samples, method))
 
 
 def assumed(graph: Graph, seed: int = 0) -> Graph:
@@ -55,7 +57,7 @@ def _random(t: TensorType, rng: np.random.Generator) -> Array:
 
 def quantize_ranges(graph: Graph, ranges: Mapping[Value, Range]) -> Graph:
     """The int8 form of a float graph with known ranges of its values."""
-    chosen = int8_ops(graph)
+    chosen = int8_ops(graph, ranges)
     rewriter = _Rewriter(graph, chosen, activation_scales(graph, chosen, ranges))
     result = rewriter.run()
     verify(result, "quantized")

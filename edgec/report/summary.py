@@ -56,18 +56,15 @@ def _top_refusals(lowered: Lowered) -> Iterator[str]:
 def _edgetpu_compiler(lowered: Lowered, results: Mapping[str, CompiledSegment]) -> Iterator[str]:
     wanted = [s.name for s in lowered.partition.segments if s.place == "edgetpu"]
     if wanted and not results:
-        yield "edgetpu_compiler is not on the PATH: without it Edge TPU segments run as C on the CPU, with the same results"
+        yield "edgetpu_compiler is not on the PATH: Edge TPU segments run as C on the CPU, with the same results"
     for name, result in results.items():
         yield from result.warnings or (f"edgetpu_compiler mapped all of {name}",)
 
 
 def _checks(checked: Verification) -> Iterator[str]:
     for c in checked.segments:
-        exact = (
-            "equal to interp, bit for bit"
-            if c.error == 0
-            else f"within {c.error:.2g} of interp ({c.limit:.2g} allowed)"
-        )
+        near = f"within {c.error:.2g} of interp ({c.limit:.2g} allowed)"
+        exact = near if c.error else "equal to interp, bit for bit"
         yield f"verified {c.segment} as {c.how} on {checked.samples} x {checked.source}: {exact}"
     for name, agreement in checked.whole.items():
         yield f"verified output {name} against the {'float ' if checked.quantized else ''}model: {agreement}"

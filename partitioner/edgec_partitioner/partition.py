@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from edgec.ir import Graph, Op, Refusal, Value
 from edgec.ops.shape import Reshape
 from edgec_partitioner.cost import LINKS, CpuCost, Link
-from edgec_partitioner.regions import Costs, Region, choose_places, regions
+from edgec_partitioner.regions import Costs, Move, Region, choose_places, regions
 from edgec_partitioner.segments import Segment, segment, split
 from edgec_partitioner.verdicts import Place, Verdict, verdicts
 
@@ -47,8 +47,8 @@ def partition(graph: Graph, link: str | None, cpu: CpuCost | None = None) -> Par
     costs = Costs(LINKS[link], cpu or CpuCost())
     judged = verdicts(graph)
     allowed: dict[Op, Place] = {op: v.place for op, v in judged.items()}
-    places = choose_places(graph, allowed, costs)
-    judged = {op: _not_worth(v) if places[op] != v.place else v for op, v in judged.items()}
+    places, moves = choose_places(graph, allowed, costs)
+    judged |= {op: Verdict((_not_worth(move),)) for move in moves for op in move.ops}
     parts = regions(graph, places) or [Region("cpu", (), tuple(graph.inputs), tuple(graph.outputs))]
     times = iter(costs.tpu_ms(parts))
     segments = [
@@ -57,10 +57,12 @@ def partition(graph: Graph, link: str | None, cpu: CpuCost | None = None) -> Par
     return Partition(graph, costs.link, judged, tuple(parts), tuple(segments))
 
 
-def _not_worth(verdict: Verdict) -> Verdict:
+def _not_worth(move: Move) -> Refusal:
     constraint = "an Edge TPU region must save more time than its transfers take"
+    count = f"{len(move.ops)} ops" if len(move.ops) > 1 else "1 op"
+    seen = f"region of {count}: an estimated {move.saved_ms:.2f} ms less without it"
     fix = "none needed: the CPU is faster here; more Edge TPU ops around it would change that"
-    return Verdict((*verdict.refusals, Refusal("worthwhile", constraint, "a region too small for its transfers", fix)))
+    return Refusal("worthwhile", constraint, seen, fix)
 
 
 def _computed_outputs(graph: Graph) -> Graph:

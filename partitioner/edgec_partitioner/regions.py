@@ -77,24 +77,34 @@ class Costs:
         return cpu + sum(self.tpu_ms(parts))
 
 
-def choose_places(graph: Graph, allowed: Places, costs: Costs) -> dict[Op, Place]:
+@dataclass(frozen=True)
+class Move:
+    """Ops that were moved together to the CPU, and the estimated milliseconds that this saved."""
+
+    ops: tuple[Op, ...]
+    saved_ms: float
+
+
+def choose_places(graph: Graph, allowed: Places, costs: Costs) -> tuple[dict[Op, Place], list[Move]]:
     """Places no faster than the rules allow, and worth it: what does not pay on the Edge TPU is moved to the CPU.
 
     Greedy: as long as moving one region, or one of its connected parts, shortens the estimated total, the move that
     shortens it most is made. An exact optimiser can take this function's place.
     """
-    places = dict(allowed)
+    places, moves = dict(allowed), list[Move]()
     parts = regions(graph, places)
     best = costs.total_ms(parts)
     while True:
-        trials = ((_moved(places, ops), ops) for ops in _candidates(graph, parts))
-        scored = [(costs.total_ms(regions(graph, trial)), len(ops), trial) for trial, ops in trials]
-        if not scored:
-            return places
-        total, _, trial = min(scored, key=lambda s: s[:2])
+        scored = [
+            (costs.total_ms(regions(graph, _moved(places, ops))), len(ops), i, ops)
+            for i, ops in enumerate(_candidates(graph, parts))
+        ]
+        total, _, _, ops = min(scored, key=lambda s: s[:3], default=(best, 0, 0, ()))
         if total >= best:
-            return places
-        places, parts, best = trial, regions(graph, trial), total
+            return places, moves
+        moves.append(Move(ops, best - total))
+        places = _moved(places, ops)
+        parts, best = regions(graph, places), total
 
 
 def _moved(places: Places, ops: Iterable[Op]) -> dict[Op, Place]:

@@ -14,6 +14,7 @@ from edgec.ops.broadcast import Tile
 from edgec.ops.concat import Concat
 from edgec.ops.pad import Pad
 from edgec.ops.pool import AveragePool2D
+from edgec.ops.quantize import Dequantize, Quantize
 from edgec.ops.slice import Slice
 from edgec.ops.unary import Reciprocal, Relu, Relu6, Sqrt, Tanh
 from tests.passes.chain import Chain
@@ -37,6 +38,17 @@ def test_ops_that_do_nothing(idle: OpDef) -> None:
         b = Chain()
         y = b.add(idle, [b.x(1, 4, 4, 3, quant=quant)])
         b.done(b.add(Concat(0), [y, y])).run("algebraic").kinds("concat").same(0)
+
+
+def test_a_scale_that_is_there_already() -> None:
+    b = Chain()
+    x = b.add(Relu(), [b.x(512, quant=Q)], quant=Q)
+    same = b.add(Quantize(), [x], quant=Q)
+    back = b.add(Quantize(), [b.add(Dequantize(), [same])], quant=Q)
+    b.done(b.add(Relu(), [back], quant=Q)).run("algebraic").kinds("relu", "relu").same()
+    b = Chain()
+    back = b.add(Quantize(), [b.add(Dequantize(), [b.x(4, quant=Q)])], quant=UNLIKE)
+    b.done(b.add(Dequantize(), [back])).settles("algebraic")
 
 
 def test_a_slice_backwards_does_something() -> None:

@@ -13,6 +13,7 @@ from edgec.ops.activation import HardSigmoid
 from edgec.ops.binary import Add, Mul, Sub
 from edgec.ops.conv import Conv2D, DepthwiseConv2D
 from edgec.ops.matmul import FullyConnected
+from edgec.ops.norm import BatchNorm
 from edgec.ops.pad import Pad
 from edgec.ops.pool import AveragePool2D, MaxPool2D
 from edgec.ops.unary import Erf, Relu, Relu6, Tanh
@@ -45,6 +46,15 @@ def test_a_channel_factor_goes_into_the_weights(
     b = Chain()
     y = b.add(Mul("relu"), [b.weights(*shape), linear(b, b.x(1, 5, 5, 3), bias)])
     b.done(y).run("fold_batch_norm").delta(mul=-1).same().settles("fold_batch_norm")
+
+
+@LINEAR
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_batch_normalisation_goes_into_the_weights(linear: Callable[..., Value], bias: bool) -> None:
+    b = Chain()
+    variance = b.const(b.rng.uniform(0.1, 2, 6).astype(np.float32), "variance")
+    y = b.add(BatchNorm(1e-3), [linear(b, b.x(1, 5, 5, 3), bias), b.weights(6), b.weights(6), b.weights(6), variance])
+    b.done(b.add(Relu(), [y])).run("fold_batch_norm").delta(batch_norm=-1).same().settles("fold_batch_norm")
 
 
 @LINEAR

@@ -10,11 +10,13 @@ from hypothesis import strategies as st
 
 from edgec.errors import InputError
 from edgec.ir import Builder, Graph, Op, Quant, TensorType, interp, verify
-from edgec.ops.binary import Add
+from edgec.ops.binary import Add, Mul
 from edgec.ops.concat import Concat
 from edgec.ops.conv import Conv2D
+from edgec.ops.norm import BatchNorm
 from edgec.ops.shape import Reshape
-from edgec.ops.unary import LOGISTIC_QUANT, Logistic
+from edgec.ops.transpose_conv import TransposeConv2D
+from edgec.ops.unary import LOGISTIC_QUANT, Logistic, Relu
 from edgec.quantize import assumed, calibrate, compare, is_quantized, quantize, quantize_ranges
 from edgec.quantize.params import (
     activation_quant,
@@ -106,6 +108,64 @@ def test_concat_of_prescribed_scales_keeps_them() -> None:
     q = quantize(net.done(net.op(Concat(3), *gates)), samples(net.build.graph))
     assert [op.kind for op in q.ops].count("quantize") == 1
     assert next(op for op in q.ops if op.kind == "concat").output.type.quant == LOGISTIC_QUANT
+
+
+def test_a_batch_norm_of_its_own_becomes_a_convolution() -> None:
+    net = Net("norm")
+    x = net.input(1, 5, 5, 3)
+    variance = net.build.const(np.array([0.5, 1, 2], np.float32))
+    y = net.op(BatchNorm(), x, net.const(3), net.const(3), net.const(3), variance)
+    z = net.op(Relu(), y)
+    graph = net.done(
+        net.conv(z, 4, act="none"), net.op(BatchNorm(), z, net.const(3), net.const(3), net.const(3), variance)
+    )
+    tries = samples(graph)
+    q = quantize(graph, tries)
+    assert [op.kind for op in q.ops] == ["quantize", *["depthwise_conv2d", "conv2d"], "depthwise_conv2d"] + 2 * [
+        "dequantize"
+    ]
+    assert [op.kind for op in graph.ops].count("batch_norm") == 2
+    for agreement in compare((interp(graph, s), interp(q, s)) for s in tries).values():
+        assert agreement.sqnr_db > 25
+
+
+@pytest.mark.parametrize(
+    ("act", "bias", "behind"),
+    [
+        ("none", 1.0, ["add"]),
+        ("relu", 1.0, ["add"]),
+        ("relu6", 0.0, ["relu6"]),
+        ("none", 0.0, []),
+        ("relu", None, ["relu"]),
+    ],
+)
+def test_transposed_convolutions_lose_bias_and_activation(act: str, bias: float | None, behind: list[str]) -> None:
+    net = Net("up")
+    x, w = net.input(1, 4, 4, 3), net.const(2, 2, 2, 3)
+    graph = net.done(
+        net.op(TransposeConv2D((2, 2), act=act), x, w, *([net.const(2, scale=bias)] if bias is not None else []))
+    )
+    tries = samples(graph)
+    q = quantize(graph, tries)
+    assert [op.kind for op in q.ops] == ["quantize", "transpose_conv2d", *behind, "dequantize"]
+    assert len(q.ops[1].inputs) == 2
+    for agreement in compare((interp(graph, s), interp(q, s)) for s in tries).values():
+        assert agreement.sqnr_db > 25
+
+
+def test_unlike_ranges_are_joined_in_float_at_the_end_only() -> None:
+    """Boxes and scores of a detector: one scale for both would leave the scores few steps."""
+    net = Net("detector")
+    y = net.conv(net.input(1, 4, 4, 3), 4)
+    boxes, scores = net.op(Mul(), net.conv(y, 4), net.const(scale=100.0)), net.op(Logistic(), net.conv(y, 2))
+    end = net.op(Reshape((1, 96)), net.op(Concat(3), boxes, scores))
+    graph = net.done(end)
+    tries = samples(graph)
+    kinds = [op.kind for op in quantize(graph, tries).ops]
+    assert kinds[-4:] == ["dequantize", "dequantize", "concat", "reshape"]
+    net.done(net.conv(net.op(Reshape((1, 4, 4, 6)), end), 2))
+    kinds = [op.kind for op in quantize(graph, tries).ops]
+    assert kinds.count("dequantize") == 1
 
 
 def test_names_survive() -> None:

@@ -28,8 +28,7 @@ EK_KERNEL void ek_grid_axis(float v, int size, const ek_grid_sample_t *p, int *i
     if (p->taps == 1) place = rintf(place); /* half to even */
     if (p->padding == EK_GRID_REFLECTION) place = ek_grid_reflect(place, size, p->align);
     /* what lies farther outside changes nothing, and not-a-number must not become an index */
-    const float low = p->padding == EK_GRID_BORDER ? 0 : p->padding == EK_GRID_ZEROS ? -4 : -1, high = n - 1 - low;
-    place = place > low ? EK_MIN(place, high) : low;
+    place = place > -4 ? EK_MIN(place, n + 3) : -4;
     const int first = (int)floorf(place) - (p->taps == 4);
     for (int i = 0; i < p->taps; i++) {
         const int at = first + i;

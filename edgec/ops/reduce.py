@@ -1,0 +1,292 @@
+"""Reductions over axes: mean, sum, product, maximum, minimum."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, ClassVar
+
+import numpy as np
+
+from edgec.ir import (
+    Array,
+    Builder,
+    CEmitter,
+    OnnxNode,
+    Op,
+    OpDef,
+    Quant,
+    QuantRule,
+    Sample,
+    TensorType,
+    TfliteCode,
+    TfliteOp,
+    Value,
+    edgetpu_rule,
+)
+from edgec.ir.opdef import Arg
+from edgec.ops.common import axis_of, ints, suffix
+from edgec.ops.fixed_point import multiply_by_quantized_multiplier, quantize_multiplier, round_half_away
+from edgec.ops.shape import Reshape
+from edgec.ops.unary import Abs, Sqrt, Square
+
+_EDGETPU_MAX = 62_720  # elements of the largest MEAN seen mapped; one of 98304 was refused
+
+
+@dataclass(frozen=True)
+class _Reduce(OpDef):
+    """Over `axes`, counted from the front, which stay as 1 (`keep_dims`) or go."""
+
+    axes: tuple[int, ...]
+    keep_dims: bool = True
+
+    fn: ClassVar[Callable[..., Any]]
+    edgetpu: ClassVar[bool] = True
+
+    def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
+        """The other axes, and the type of the input."""
+        if any(not 0 <= a < x[0].rank for a in self.axes) or len(set(self.axes)) < len(self.axes):
+            raise ValueError(f"axes {self.axes} do not fit {x[0]}")
+        kept, reduced = _walk(x[0].shape, self.axes)
+        if max(len(kept), len(reduced)) > 3:
+            raise ValueError(f"axes {self.axes} of {x[0]} alternate too often")
+        shape = [1 if i in self.axes else d for i, d in enumerate(x[0].shape)]
+        if not self.keep_dims:
+            shape = [d for i, d in enumerate(x[0].shape) if i not in self.axes]
+        same = self.quant is QuantRule.SAME
+        return (TensorType(tuple(shape), x[0].dtype, x[0].quant if same else None),)
+
+    def count(self, x: TensorType) -> int:
+        """How many elements make one of the output."""
+        return prod(x.shape[a] for a in self.axes)
+
+    def ref(self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]) -> list[Array]:
+        """Float sums in float64, rounded once."""
+        data = x[0].astype(np.float64) if x[0].dtype == np.float32 else x[0]
+        y = type(self).fn(data, axis=self.axes, keepdims=self.keep_dims)
+        return [np.asarray(y).astype(yt[0].np_dtype)]
+
+    def permute(self, perm: tuple[int, ...], op: Op) -> OpDef | None:
+        """The axes move along."""
+        return type(self)(tuple(sorted(perm.index(a) for a in self.axes)), True) if self.keep_dims else None
+
+    @classmethod
+    def from_onnx(cls, node: OnnxNode) -> Value:
+        """Axes as an attribute, or as an input since opset 13 (ReduceSum) and 18 (the others)."""
+        b, x = node.build, node.input(0)
+        since = 13 if node.op_type == "ReduceSum" else 18
+        given = ints(node.const(1)) if node.opset >= since else node.attrs.get("axes")
+        if not given and node.attrs.get("noop_with_empty_axes", 0):
+            return x
+        if node.op_type.startswith("Global"):
+            given = list(range(2, x.type.rank))
+        axes = tuple(sorted(axis_of(a, x.type.rank) for a in given or range(x.type.rank)))
+        return _reduced(b, cls(axes), cls.prepared(node, b, x), bool(node.attrs.get("keepdims", 1)), node.name)
+
+    @classmethod
+    def prepared(cls, node: OnnxNode, b: Builder, x: Value) -> Value:
+        """What is reduced, where that is not the node's input."""
+        return x
+
+    @classmethod
+    def from_tflite(cls, op: TfliteOp) -> None:
+        """Constant axes."""
+        rank = op.input(0).type.rank
+        axes = tuple(sorted({axis_of(a, rank) for a in ints(op.const(1)) or ()}))
+        op.build.write(cls(axes, bool(op.options.keepDims)), [op.input(0)], op.outputs)
+
+    def to_tflite(self, op: Op) -> TfliteCode:
+        """Version 2 is int8."""
+        version = 2 if op.inputs[0].type.dtype == "int8" else 1
+        inputs = (op.inputs[0], np.array(self.axes, np.int32))
+        return TfliteCode(self.tflite[0], ("ReducerOptions", {"keepDims": self.keep_dims}), version, inputs)
+
+    def c(self, op: Op, c: CEmitter) -> str:
+        """ek_<kind>_<type> over up to three kept and three reduced groups of axes."""
+        x, y = op.inputs[0].type, op.output.type
+        kept, reduced = ([(1, 0)] * (3 - len(walk)) + walk for walk in _walk(x.shape, self.axes))
+        shape = c.struct(
+            "ek_reduce_t",
+            keep=[d for d, _ in kept], keep_stride=[s for _, s in kept],
+            red=[d for d, _ in reduced], red_stride=[s for _, s in reduced], **self.c_fields(x, y),
+        )  # fmt: skip
+        return f"ek_{self.kind}_{suffix(y)}({c.ptr(op.inputs[0])}, {c.ptr(op.output)}, {shape});"
+
+    def c_fields(self, x: TensorType, y: TensorType) -> dict[str, float]:
+        """What int8 sums need."""
+        return {}
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """Images, channels, everything, scattered axes; kept and dropped."""
+        for label, spec, shape in (
+            ("image", cls((1, 2)), (2, 7, 5, 18)),
+            ("channels", cls((3,)), (1, 3, 4, 20)),
+            ("drop", cls((1,), False), (3, 6, 7)),
+            ("all", cls((0, 1), False), (4, 9)),
+            ("scattered", cls((0, 2), False), (2, 3, 4, 5)),
+        ):
+            yield Sample(spec, (Arg(TensorType(shape)),), label=label)
+            if cls.quant is QuantRule.FLOAT:
+                continue
+            x = TensorType(shape, "int8", Quant.per_tensor(0.05, -9))
+            quant = x.quant if cls.quant is QuantRule.SAME else Quant.per_tensor(0.11 if cls.kind == "sum" else 0.03, 4)
+            yield Sample(spec, (Arg(x),), quant, f"{label}_s8")
+
+    @edgetpu_rule(fix="run one image per inference, and reduce over height, width and channels alone")
+    def _not_over_batch(self, op: Op) -> str | None:
+        """Reductions must leave the batch alone; over channels, their number must be a multiple of 4."""
+        x = op.inputs[0].type
+        if 0 in self.axes and x.shape[0] > 1:
+            return f"axes {list(self.axes)} of {list(x.shape)}"
+        if x.rank - 1 in self.axes and x.shape[-1] % 4:
+            return f"{x.shape[-1]} channels"
+        return None
+
+
+def _walk(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    """(dimension, element stride) of the kept and the reduced axes, neighbours of one kind joined."""
+    groups: list[tuple[bool, int, int]] = []
+    for i, d in enumerate(shape):
+        stride = prod(shape[i + 1 :])
+        if d == 1:
+            continue
+        if groups and groups[-1][0] == (i in axes):
+            groups[-1] = (i in axes, groups[-1][1] * d, stride)
+        else:
+            groups.append((i in axes, d, stride))
+    return [(d, s) for reduced, d, s in groups if not reduced], [(d, s) for reduced, d, s in groups if reduced]
+
+
+def _reduced(b: Builder, spec: _Reduce, x: Value, keep: bool, name: str) -> Value:
+    """The reduction with its axes kept, then dropped by a reshape: so that layouts can pass through it."""
+    y = b.add(spec, [x], name)
+    if keep:
+        return y
+    return b.add(Reshape(tuple(d for i, d in enumerate(y.type.shape) if i not in spec.axes)), [y], name)
+
+
+@dataclass(frozen=True)
+class _Sums(_Reduce):
+    """Sums, on int8 exact and then rescaled."""
+
+    quant: ClassVar[QuantRule] = QuantRule.FREE
+
+    def rescale(self, total: Array, x: TensorType, y: TensorType) -> Array:
+        """The int8 output of an exact int32 sum, before the clamp."""
+        raise NotImplementedError(f"{self.kind} has no int8 form")
+
+    def ref(self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]) -> list[Array]:
+        """On int8 the exact sum, rescaled."""
+        if not yt[0].is_quantized:
+            return super().ref(x, xt, yt)
+        total = x[0].sum(axis=self.axes, keepdims=self.keep_dims, dtype=np.int32)
+        return [np.clip(self.rescale(total, xt[0], yt[0]), -128, 127).astype(yt[0].np_dtype)]
+
+
+@dataclass(frozen=True)
+class Mean(_Sums):
+    """The arithmetic mean."""
+
+    kind = "mean"
+    onnx = ("ReduceMean", "GlobalAveragePool")
+    tflite = ("MEAN",)
+    fn = staticmethod(np.mean)
+
+    def rescale(self, total: Array, x: TensorType, y: TensorType) -> Array:
+        """The centred sum times the multiplier (TFLite's reference Mean)."""
+        centred = (total - self.count(x) * x.zero_point).astype(np.int32)
+        return multiply_by_quantized_multiplier(centred, *self.multiplier(x, y)).astype(np.int64) + y.zero_point
+
+    def multiplier(self, x: TensorType, y: TensorType) -> tuple[int, int]:
+        """The quotient of the scales, divided by the count in integers."""
+        mul, shift = quantize_multiplier(x.scale / y.scale)
+        count = self.count(x)
+        extra = min(count.bit_length() - 1, 32, 31 + shift)
+        return (mul << extra) // count, shift - extra
+
+    def c_fields(self, x: TensorType, y: TensorType) -> dict[str, float]:
+        """Zero points and multiplier."""
+        if not y.is_quantized:
+            return {}
+        mul, shift = self.multiplier(x, y)
+        return {"x_zero": x.zero_point, "y_zero": y.zero_point, "mul": mul, "shift": shift}
+
+    @edgetpu_rule(fix="use an average pool over the whole image, or pool in two steps")
+    def _mean_size(self, op: Op) -> str | None:
+        """MEAN: at most 62720 elements."""
+        x = op.inputs[0].type
+        return f"input {list(x.shape)} has {x.size} elements" if x.size > _EDGETPU_MAX else None
+
+
+@dataclass(frozen=True)
+class Sum(_Sums):
+    """The sum. ONNX's sums of magnitudes and squares are read as such."""
+
+    kind = "sum"
+    onnx = ("ReduceSum", "ReduceL1", "ReduceL2", "ReduceSumSquare")
+    tflite = ("SUM",)
+    fn = staticmethod(np.sum)
+
+    def factors(self, x: TensorType, y: TensorType) -> tuple[np.float32, np.float32]:
+        """Scale and offset of the raw sum, in float32 steps."""
+        scale = np.float32(x.scale) / np.float32(y.scale)
+        return scale, np.float32(-x.zero_point) * scale * np.float32(self.count(x))
+
+    def rescale(self, total: Array, x: TensorType, y: TensorType) -> Array:
+        """round(sum * scale + offset) in float32, ties away from zero: TFLite's QuantizedMeanOrSum."""
+        scale, offset = self.factors(x, y)
+        return round_half_away(total.astype(np.float32) * scale + offset) + y.zero_point
+
+    def c_fields(self, x: TensorType, y: TensorType) -> dict[str, float]:
+        """Scale and offset."""
+        if not y.is_quantized:
+            return {}
+        scale, offset = self.factors(x, y)
+        return {"y_zero": y.zero_point, "scale": float(scale), "offset": float(offset)}
+
+    @classmethod
+    def from_onnx(cls, node: OnnxNode) -> Value:
+        """The root of the sum of squares is ReduceL2."""
+        y = super().from_onnx(node)
+        return node.build.add(Sqrt(), [y], node.name) if node.op_type == "ReduceL2" else y
+
+    @classmethod
+    def prepared(cls, node: OnnxNode, b: Builder, x: Value) -> Value:
+        """|x| and x²."""
+        before = {"ReduceL1": Abs, "ReduceL2": Square, "ReduceSumSquare": Square}.get(node.op_type)
+        return b.add(before(), [x], node.name) if before else x
+
+
+@dataclass(frozen=True)
+class ReduceMax(_Reduce):
+    """The largest element."""
+
+    kind = "reduce_max"
+    onnx = ("ReduceMax", "GlobalMaxPool")
+    tflite = ("REDUCE_MAX",)
+    quant: ClassVar[QuantRule] = QuantRule.SAME
+    fn = staticmethod(np.max)
+
+
+@dataclass(frozen=True)
+class ReduceMin(_Reduce):
+    """The smallest element."""
+
+    kind = "reduce_min"
+    onnx = ("ReduceMin",)
+    tflite = ("REDUCE_MIN",)
+    quant: ClassVar[QuantRule] = QuantRule.SAME
+    fn = staticmethod(np.min)
+
+
+@dataclass(frozen=True)
+class ReduceProd(_Reduce):
+    """The product; floats and plain integers alone."""
+
+    kind = "reduce_prod"
+    onnx = ("ReduceProd",)
+    tflite = ("REDUCE_PROD",)
+    fn = staticmethod(np.prod)
+    edgetpu: ClassVar[bool] = False

@@ -1,0 +1,63 @@
+/* Reductions over axes. */
+#ifndef EK_REDUCE_H
+#define EK_REDUCE_H
+#include "ek_fixed_point.h"
+
+/* The axes that stay and those that go, each in up to three groups: sizes and element strides in the input. */
+typedef struct {
+    int keep[3], keep_stride[3], red[3], red_stride[3];
+    int32_t x_zero, y_zero, mul, shift; /* int8 means: centred, times a multiplier */
+    float scale, offset;                /* int8 sums: in float */
+} ek_reduce_t;
+
+EK_KERNEL int ek_reduce_count(const ek_reduce_t *p) { return p->red[0] * p->red[1] * p->red[2]; }
+
+/* For blocks of the innermost kept axis: acc[0..lanes) = INIT, UPDATE over the reduced axes, then y = STORE. */
+#define EK_REDUCE(NAME, T, ACC, INIT, UPDATE, STORE)                                                                \
+    EK_KERNEL void NAME(const T *x, T *y, const ek_reduce_t *p) {                                                   \
+        const int *ks = p->keep_stride, *rs = p->red_stride;                                                        \
+        for (int a = 0; a < p->keep[0]; a++)                                                                        \
+            for (int b = 0; b < p->keep[1]; b++)                                                                    \
+                for (int o = 0; o < p->keep[2]; o += EK_LANES) {                                                    \
+                    const int lanes = EK_MIN(EK_LANES, p->keep[2] - o);                                             \
+                    const T *base = x + (ptrdiff_t)a * ks[0] + (ptrdiff_t)b * ks[1] + (ptrdiff_t)o * ks[2];         \
+                    ACC acc[EK_LANES];                                                                              \
+                    for (int l = 0; l < EK_LANES; l++) acc[l] = (INIT);                                             \
+                    for (int i = 0; i < p->red[0]; i++)                                                             \
+                        for (int j = 0; j < p->red[1]; j++)                                                         \
+                            for (int k = 0; k < p->red[2]; k++) {                                                   \
+                                const T *px = base + (ptrdiff_t)i * rs[0] + (ptrdiff_t)j * rs[1] + (ptrdiff_t)k * rs[2]; \
+                                for (int l = 0; l < lanes; l++) UPDATE(acc[l], px[(ptrdiff_t)l * ks[2]]);           \
+                            }                                                                                       \
+                    for (int l = 0; l < lanes; l++) *y++ = (T)(STORE(acc[l], p));                                   \
+                }                                                                                                   \
+    }
+
+EK_KERNEL int8_t ek_reduce_scale(int32_t sum, const ek_reduce_t *p) {
+    float v = roundf((float)sum * p->scale + p->offset) + (float)p->y_zero;
+    return (int8_t)EK_CLAMP(v, (float)INT8_MIN, (float)INT8_MAX);
+}
+
+EK_KERNEL int8_t ek_reduce_multiply(int32_t sum, const ek_reduce_t *p) {
+    int32_t v = ek_multiply(sum - ek_reduce_count(p) * p->x_zero, p->mul, p->shift) + p->y_zero;
+    return (int8_t)EK_CLAMP(v, INT8_MIN, INT8_MAX);
+}
+
+#define EK_REDUCE_ADD(a, v) a += v
+#define EK_REDUCE_MUL(a, v) a *= v
+#define EK_REDUCE_MAX(a, v) a = EK_MAX(a, v)
+#define EK_REDUCE_MIN(a, v) a = EK_MIN(a, v)
+#define EK_REDUCE_AS_IT_IS(a, p) a
+#define EK_REDUCE_DIVIDE(a, p) a / ek_reduce_count(p)
+
+EK_REDUCE(ek_mean_f32, float, double, 0.0, EK_REDUCE_ADD, EK_REDUCE_DIVIDE)
+EK_REDUCE(ek_mean_s8, int8_t, int32_t, 0, EK_REDUCE_ADD, ek_reduce_multiply)
+EK_REDUCE(ek_sum_f32, float, double, 0.0, EK_REDUCE_ADD, EK_REDUCE_AS_IT_IS)
+EK_REDUCE(ek_sum_s8, int8_t, int32_t, 0, EK_REDUCE_ADD, ek_reduce_scale)
+EK_REDUCE(ek_reduce_prod_f32, float, double, 1.0, EK_REDUCE_MUL, EK_REDUCE_AS_IT_IS)
+EK_REDUCE(ek_reduce_max_f32, float, float, -INFINITY, EK_REDUCE_MAX, EK_REDUCE_AS_IT_IS)
+EK_REDUCE(ek_reduce_max_s8, int8_t, int8_t, INT8_MIN, EK_REDUCE_MAX, EK_REDUCE_AS_IT_IS)
+EK_REDUCE(ek_reduce_min_f32, float, float, INFINITY, EK_REDUCE_MIN, EK_REDUCE_AS_IT_IS)
+EK_REDUCE(ek_reduce_min_s8, int8_t, int8_t, INT8_MAX, EK_REDUCE_MIN, EK_REDUCE_AS_IT_IS)
+
+#endif

@@ -1,0 +1,30 @@
+"""A damaged .tflite gives an error of ours or a graph, never anything else."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from edgec.emit.tflite import write_tflite
+from edgec.errors import EdgecError
+from edgec.frontends import read_model
+from tests.emit.test_c import residual_int8
+
+WHOLE = write_tflite(residual_int8())
+
+
+@settings(max_examples=300)
+@given(st.lists(st.tuples(st.integers(8, len(WHOLE) - 1), st.integers(0, 255)), min_size=1, max_size=4))
+def test_flipped_bytes(flips: list[tuple[int, int]]) -> None:
+    data = bytearray(WHOLE)
+    for at, value in flips:
+        data[at] = value
+    with tempfile.TemporaryDirectory() as tmp:
+        path = Path(tmp) / "model.tflite"
+        path.write_bytes(data)
+        with contextlib.suppress(EdgecError):
+            read_model(path)

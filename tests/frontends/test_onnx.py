@@ -1,0 +1,266 @@
+"""The ONNX front-end: shapes that become static, constants that fold, and what it says when it cannot."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from edgec.errors import EdgecError, InputError, UnsupportedError
+from edgec.frontends.onnx import read_onnx
+from edgec.ir import interp
+from tests.frontends.onnx_files import agree, node, write
+
+RELU = [node("Relu", ["x"], "y")]
+I64 = np.int64
+
+
+def message(path: Path, error: type[EdgecError], shapes: dict[str, tuple[int, ...]] | None = None) -> str:
+    with pytest.raises(error) as caught:
+        read_onnx(path, shapes or {})
+    assert caught.value.exit_code == 2
+    assert str(path) in str(caught.value.at)
+    return str(caught.value)
+
+
+# ---- files -----------------------------------------------------------------------------------------------------------
+def test_a_truncated_file(tmp_path: Path) -> None:
+    path = write(tmp_path / "m.onnx", RELU, {"x": [1, 3]}, ["y"])
+    path.write_bytes(path.read_bytes()[:-10])
+    text = message(path, InputError)
+    assert "error: m.onnx cannot be read as ONNX" in text
+    assert "hint: the file is damaged or cut short" in text
+
+
+@pytest.mark.parametrize("data", [b"", b"\x89PNG\r\n\x1a\n", b"just text\n"])
+def test_no_onnx_file(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "m.onnx"
+    path.write_bytes(data)
+    assert "error: m.onnx " in message(path, InputError)
+
+
+def test_a_model_without_graph(tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    path.write_bytes(onnx.ModelProto(ir_version=8).SerializeToString())
+    assert "m.onnx holds no ONNX graph" in message(path, InputError)
+
+
+def test_missing_external_data(tmp_path: Path) -> None:
+    path = write(tmp_path / "m.onnx", [node("Add", ["x", "w"], "y")], {"x": [4]}, ["y"], {"w": np.ones(4, np.float32)})
+    model = onnx.load(str(path))
+    onnx.save(model, str(path), save_as_external_data=True, location="w.bin", size_threshold=0)
+    agree(path)
+    (tmp_path / "w.bin").unlink()
+    text = message(path, InputError)
+    assert "the external data of m.onnx cannot be read" in text
+    assert "hint: put the weights' file, as the exporter wrote it, next to m.onnx" in text
+
+
+def test_an_old_opset(tmp_path: Path) -> None:
+    text = message(write(tmp_path / "m.onnx", RELU, {"x": [1]}, ["y"], opset=6), UnsupportedError)
+    assert "m.onnx uses opset 6; edgec reads 7 and up" in text
+    assert "hint: convert it with onnx.version_converter" in text
+
+
+def test_a_value_that_nothing_writes(tmp_path: Path) -> None:
+    path = write(tmp_path / "m.onnx", [node("Add", ["x", "ghost"], "y")], {"x": [1]}, ["y"])
+    text = message(path, InputError)
+    assert "ghost is read before anything writes it" in text
+    assert "at: node n_y (Add)" in text
+
+
+def test_a_value_that_two_nodes_write(tmp_path: Path) -> None:
+    path = write(tmp_path / "m.onnx", [*RELU, *RELU], {"x": [1]}, ["y"])
+    assert "two nodes write y" in message(path, InputError)
+
+
+# ---- operators -------------------------------------------------------------------------------------------------------
+def test_unknown_operators(tmp_path: Path) -> None:
+    nodes = [*RELU, node("Frobnicate", ["y"], "z"), node("Twiddle", ["z"], "t")]
+    text = message(write(tmp_path / "m.onnx", nodes, {"x": [1]}, ["t"]), UnsupportedError)
+    assert "edgec does not know the ONNX operator Frobnicate (nor Twiddle)" in text
+    assert "at: node n_z (Frobnicate)" in text
+    assert "hint: docs/supported-ops.md" in text
+
+
+def test_unknown_operators_that_nothing_needs(tmp_path: Path) -> None:
+    nodes = [*RELU, node("Frobnicate", ["y"], "z")]
+    assert len(read_onnx(write(tmp_path / "m.onnx", nodes, {"x": [1]}, ["y"]), {}).ops) == 1
+
+
+def test_a_foreign_domain(tmp_path: Path) -> None:
+    nodes = [node("FusedConv", ["x"], "y", domain="com.microsoft")]
+    text = message(write(tmp_path / "m.onnx", nodes, {"x": [1]}, ["y"]), UnsupportedError)
+    assert "edgec does not know the ONNX operator com.microsoft:FusedConv" in text
+
+
+def test_control_flow(tmp_path: Path) -> None:
+    branch = helper.make_graph([helper.make_node("Relu", ["x"], ["r"])], "b", [], [])
+    nodes = [node("If", ["x"], "y", then_branch=branch, else_branch=branch)]
+    text = message(write(tmp_path / "m.onnx", nodes, {"x": [1]}, ["y"]), UnsupportedError)
+    assert "the ONNX operator If" in text
+    assert "hint: edgec compiles models without control flow" in text
+
+
+def test_a_node_that_cannot_be_read(tmp_path: Path) -> None:
+    path = write(tmp_path / "m.onnx", [node("Reshape", ["x", "s"], "y")], {"x": [4]}, ["y"], {"s": np.array([3], I64)})
+    text = message(path, UnsupportedError)
+    assert "error: Reshape: float32[4] does not fit the shape [3]" in text
+    assert "at: node n_y (Reshape)" in text
+
+
+def test_a_computed_shape(tmp_path: Path) -> None:
+    nodes = [node("Cast", ["x"], "s", to=TensorProto.INT64), node("Reshape", ["x", "s"], "y")]
+    text = message(write(tmp_path / "m.onnx", nodes, {"x": [1]}, ["y"]), UnsupportedError)
+    assert "input 1 (s) is computed at run time; edgec needs it to be constant" in text
+
+
+def test_an_output_that_is_not_computed(tmp_path: Path) -> None:
+    nodes = [node("Dropout", ["x"], ["y", "mask"]), node("Cast", ["mask"], "z", to=TensorProto.FLOAT)]
+    text = message(write(tmp_path / "m.onnx", nodes, {"x": [4]}, ["z"]), UnsupportedError)
+    assert "output 1 of Dropout (mask) is read, which edgec does not compute" in text
+    agree(write(tmp_path / "m.onnx", nodes, {"x": [4]}, ["y"]))
+
+
+def test_elements_that_edgec_does_not_know(tmp_path: Path) -> None:
+    path = write(tmp_path / "m.onnx", RELU, {"x": [1]}, ["y"])
+    model = onnx.load(str(path))
+    model.graph.input[0].type.tensor_type.elem_type = TensorProto.FLOAT16
+    onnx.save(model, str(path))
+    assert "input x has elements of type float16" in message(path, UnsupportedError)
+    model.graph.input[0].type.tensor_type.elem_type = TensorProto.FLOAT
+    model.graph.initializer.append(helper.make_tensor("w", TensorProto.STRING, [1], [b"hello"]))
+    onnx.save(model, str(path))
+    assert "tensor w has elements of type string" in message(path, UnsupportedError)
+
+
+# ---- shapes ----------------------------------------------------------------------------------------------------------
+def test_a_dynamic_input(tmp_path: Path) -> None:
+    path = write(tmp_path / "m.onnx", RELU, {"x": ["n", 3, "height", None]}, ["y"])
+    text = message(path, InputError)
+    assert "error: input x has the dynamic shape [n, 3, height, ?]" in text
+    assert "hint: freeze it, for instance --input-shape x=1x3x224x224" in text
+    assert read_onnx(path, {"x": (2, 3, 5, 7)}).inputs[0].type.shape == (2, 3, 5, 7)
+
+
+@pytest.mark.parametrize("batch", ["batch", None, 0])
+def test_a_dynamic_batch_is_one(tmp_path: Path, batch: int | str | None) -> None:
+    path = write(tmp_path / "m.onnx", RELU, {"x": [batch, 3, 4]}, ["y"])
+    assert read_onnx(path, {}).inputs[0].type.shape == (1, 3, 4)
+    assert read_onnx(path, {"x": (5, 3, 4)}).inputs[0].type.shape == (5, 3, 4)
+
+
+def test_a_vector_has_no_batch(tmp_path: Path) -> None:
+    path = write(tmp_path / "m.onnx", RELU, {"x": ["n"]}, ["y"])
+    assert "input x has the dynamic shape [n]" in message(path, InputError)
+
+
+@pytest.mark.parametrize("given", [(1, 4, 5, 5), (1, 3, 5), (1, 3, 0, 5)])
+def test_a_shape_that_does_not_fit(tmp_path: Path, given: tuple[int, ...]) -> None:
+    path = write(tmp_path / "m.onnx", RELU, {"x": ["n", 3, "h", "w"]}, ["y"])
+    text = message(path, InputError, {"x": given})
+    assert f"input x has the shape [n, 3, h, w] in the file, which {list(given)} does not fit" in text
+
+
+def test_a_shape_for_an_input_that_is_not_there(tmp_path: Path) -> None:
+    path = write(tmp_path / "m.onnx", RELU, {"x": ["n", 3]}, ["y"], {"w": np.ones(1, np.float32)})
+    text = message(path, InputError, {"X": (1, 3)})
+    assert "the model has no input X" in text
+    assert "hint: its inputs: x" in text
+
+
+def test_an_input_without_shape(tmp_path: Path) -> None:
+    path = write(tmp_path / "m.onnx", RELU, {"x": [1]}, ["y"])
+    model = onnx.load(str(path))
+    model.graph.input[0].type.tensor_type.ClearField("shape")
+    onnx.save(model, str(path))
+    assert "input x has the dynamic shape unknown" in message(path, InputError)
+    assert read_onnx(path, {"x": (2, 2)}).inputs[0].type.shape == (2, 2)
+
+
+# ---- constants -------------------------------------------------------------------------------------------------------
+def test_an_initializer_that_is_an_input_too_is_a_constant(tmp_path: Path) -> None:
+    nodes = [node("Add", ["x", "w"], "y")]
+    path = write(tmp_path / "m.onnx", nodes, {"x": [4], "w": [4]}, ["y"], {"w": np.arange(4, dtype=np.float32)})
+    graph = read_onnx(path, {})
+    assert [v.name for v in graph.inputs] == ["x"]
+    x = np.ones(4, np.float32)
+    np.testing.assert_array_equal(interp(graph, {"x": x})["y"], [1, 2, 3, 4])
+
+
+def test_shape_arithmetic_folds(tmp_path: Path) -> None:
+    nodes = [
+        node("Shape", ["x"], "s"),
+        node("Constant", [], "i", value_int=1),
+        node("Gather", ["s", "i"], "c"),
+        node("Unsqueeze", ["c", "zero"], "c1"),
+        node("Slice", ["s", "two", "four"], "hw"),
+        node("Mul", ["hw", "half"], "hw2"),
+        node("Cast", ["hw2"], "f", to=TensorProto.DOUBLE),
+        node("Cast", ["f"], "hw3", to=TensorProto.INT64),
+        node("Concat", ["minus", "c1", "hw3"], "t", axis=0),
+        node("Reshape", ["x", "t"], "y"),
+    ]
+    numbers = {"zero": [0], "two": [2], "four": [4], "half": [2], "minus": [-1]}
+    constants = {k: np.array(v, I64) for k, v in numbers.items()}
+    path = write(tmp_path / "m.onnx", nodes, {"x": [4, 3, 2, 5]}, ["y"], constants)
+    graph = read_onnx(path, {})
+    assert [op.kind for op in graph.ops] == ["reshape"]
+    assert graph.outputs[0].type.shape == (1, 3, 4, 10)
+
+
+def test_operators_that_edgec_does_not_know_fold_on_constants(tmp_path: Path) -> None:
+    nodes = [
+        node("Shape", ["x"], "s"),
+        node("Equal", ["s", "two"], "e"),
+        node("Not", ["e"], "ne"),
+        node("Where", ["ne", "s", "one"], "w"),
+        node("Reshape", ["x", "w"], "y"),
+    ]
+    constants = {"two": np.array([2], I64), "one": np.array([1], I64)}
+    graph = agree(write(tmp_path / "m.onnx", nodes, {"x": [3, 4]}, ["y"], constants))
+    assert graph.outputs[0].type.shape == (3, 4)
+
+
+def test_doubles_become_floats(tmp_path: Path) -> None:
+    nodes = [node("Cast", ["w"], "f", to=TensorProto.FLOAT), node("Add", ["x", "f"], "y")]
+    graph = agree(write(tmp_path / "m.onnx", nodes, {"x": [4]}, ["y"], {"w": np.arange(4.0)}))
+    assert [op.kind for op in graph.ops] == ["add"]
+
+
+def test_constants_of_every_attribute(tmp_path: Path) -> None:
+    nodes = [
+        node("Constant", [], "a", value=onnx.numpy_helper.from_array(np.float32(2))),
+        node("Constant", [], "b", value_float=3.0),
+        node("Constant", [], "c", value_floats=[1.0, 2.0]),
+        node("Constant", [], "d", value_ints=[1, 2]),
+        node("Mul", ["x", "a"], "y1"),
+        node("Add", ["y1", "b"], "y2"),
+        node("Mul", ["y2", "c"], "y3"),
+        node("Reshape", ["y3", "d"], "y"),
+    ]
+    agree(write(tmp_path / "m.onnx", nodes, {"x": [1, 2]}, ["y"]))
+
+
+# ---- outputs ---------------------------------------------------------------------------------------------------------
+def test_outputs_that_are_inputs_or_constants(tmp_path: Path) -> None:
+    nodes = [node("Identity", ["x"], "same"), node("Relu", ["w"], "k"), node("Cast", ["x"], "c", to=TensorProto.FLOAT)]
+    path = write(tmp_path / "m.onnx", nodes, {"x": [3]}, ["x", "same", "k", "c"], {"w": np.array([-1, 2], np.float32)})
+    assert [v.name for v in agree(path).outputs] == ["x", "same", "k", "c"]
+
+
+def test_an_output_twice_and_between(tmp_path: Path) -> None:
+    nodes = [*RELU, node("Sigmoid", ["y"], "z"), node("Identity", ["z"], "t")]
+    agree(write(tmp_path / "m.onnx", nodes, {"x": [3]}, ["z", "y", "t"]))
+
+
+def test_names_are_those_of_the_file(tmp_path: Path) -> None:
+    nodes = [node("Conv", ["x", "w"], "mid"), node("Relu", ["mid"], "y")]
+    constants = {"w": np.ones((2, 3, 1, 1), np.float32)}
+    graph = read_onnx(write(tmp_path / "m.onnx", nodes, {"x": [1, 3, 2, 2]}, ["y"], constants), {})
+    names = {v.name for v in graph.values()}
+    assert {"x", "mid", "y"} <= names
+    assert {op.source for op in graph.ops} == {"n_mid", "n_y"}
