@@ -95,7 +95,7 @@ def _samples(
     """The calibration data, or reproducible noise to verify with when there is none."""
     if options.calibrate is not None:
         found = load_calibration(options.calibrate, graph.inputs, preprocess, CALIBRATION_SAMPLES)
-        return found, f"{len(found)} calibration samples"
+        return found, "calibration"
     rng = np.random.default_rng(0)
     return [{v.name: _noise(v.type, rng) for v in graph.inputs}], "noise"
 

@@ -32,5 +32,5 @@ def read_model(path: Path, input_shapes: Mapping[str, tuple[int, ...]] | None = 
     try:
         verify(graph, "imported")
     except VerifyError as e:
-        raise InputError(f"the model contradicts itself: {e}", str(path), "report it if other tools run this file") from e
+        raise InputError(f"the model contradicts itself: {e}", str(path), "report it if others run this file") from e
     return graph

@@ -102,10 +102,10 @@ def _check_operators(graph: GraphProto, path: Path) -> None:
     unknown: dict[str, str] = {}
     constant = {t.name for t in graph.initializer} | {""}
     for number, node in _needed_nodes(graph):
-        known = node.op_type in ("Constant", "Shape", "Size") or _definition(node) is not None
+        decided = node.op_type == "If" and constant.issuperset(node.input)  # its branch is looked at when it is read
         if node.op_type in ("Shape", "Size") or (_is_plain(node) and constant.issuperset(node.input)):
             constant.update(node.output)
-        elif not known:
+        elif not decided and node.op_type != "Constant" and _definition(node) is None:
             name = node.op_type if node.domain in _DOMAINS else f"{node.domain}:{node.op_type}"
             unknown.setdefault(name, _location(number, node, path))
     if unknown:
@@ -122,11 +122,20 @@ def _definition(node: NodeProto) -> type[OpDef] | None:
 
 def _is_plain(node: NodeProto) -> bool:
     """A standard operator of its inputs alone: without subgraphs, and not one that makes noise out of nothing."""
-    return (
-        node.domain in _DOMAINS
-        and (node.input or node.op_type == "Constant")
-        and not any(a.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS) for a in node.attribute)
-    )
+    return node.domain in _DOMAINS and (node.input or node.op_type == "Constant") and not _subgraphs(node)
+
+
+def _subgraphs(node: NodeProto) -> dict[str, GraphProto]:
+    """The graphs that a node carries, by attribute."""
+    return {a.name: a.g for a in node.attribute if a.type == AttributeProto.GRAPH}
+
+
+def _reads(node: NodeProto) -> Iterator[str]:
+    """The names that a node and the graphs in it read."""
+    yield from node.input
+    for graph in _subgraphs(node).values():
+        yield from (name for inner in graph.node for name in _reads(inner))
+        yield from (output.name for output in graph.output)
 
 
 def _evaluate(node: NodeProto, inputs: Sequence[Array | None], opset: int) -> list[Array]:
@@ -168,11 +177,7 @@ class _Reader:
         _check_names(input_shapes, [i.name for i in inputs], self.path)
         for info in inputs:
             self._define(info.name, self.build.input(info.name, self._input_type(info, input_shapes.get(info.name))))
-        for name, tensor in constants.items():
-            self._define(name, self.build.const(self._array(tensor, f"initializer {name}, {self.path}"), name))
-        self.build.reserve(name for node in self.graph.node for name in node.output)
-        for number, node in _needed_nodes(self.graph):
-            self._node(node, _location(number, node, self.path))
+        self._body(self.graph)
         result = self.build.graph
         for info in self.graph.output:
             result.outputs.append(self._output(info.name))
@@ -205,14 +210,26 @@ class _Reader:
         copy.name = name
         return copy
 
+    def _body(self, graph: GraphProto) -> None:
+        """Initializers, then the nodes that its outputs need."""
+        for tensor in graph.initializer:
+            name = tensor.name
+            self._define(name, self.build.const(self._array(tensor, f"initializer {name}, {self.path}"), name))
+        self.build.reserve(name for node in graph.node for name in node.output)
+        for number, node in _needed_nodes(graph):
+            self._node(node, _location(number, node, self.path))
+
     # ---- nodes ----------------------------------------------------------------------------------------------------
     def _node(self, node: NodeProto, at: str) -> None:
         mark = len(self.build.graph.ops)
         inputs = [self._value(name, at) if name else None for name in node.input]
         self.build.source = node.name or next(iter(node.output), "")
         try:
-            attrs = {a.name: self._attribute(a, at) for a in node.attribute}
-            results = self._results(node, attrs, inputs)
+            if node.op_type == "If":
+                results: Sequence[Value] = self._branch(node, inputs, at)
+            else:
+                attrs = {a.name: self._attribute(a, at) for a in node.attribute}
+                results = self._results(node, attrs, inputs)
             ops = self.build.graph.ops
             ops[mark:] = [op for op in ops[mark:] if not fold(op)]
         except EdgecError:
@@ -236,6 +253,19 @@ class _Reader:
         read = OnnxNode(node.op_type, name, attrs, inputs, len(node.output), self.opset, self.build)
         given = definition.from_onnx(read)
         return [given] if isinstance(given, Value) else given
+
+    def _branch(self, node: NodeProto, inputs: Sequence[Value | None], at: str) -> list[Value]:
+        """The results of the branch that a constant condition takes; exporters leave such around shape arithmetic."""
+        condition = inputs[0]
+        if condition is None or condition.const is None:
+            raise ValueError("the condition is computed at run time; edgec compiles models without control flow")
+        graph = _subgraphs(node)["then_branch" if condition.const.item() else "else_branch"]
+        _check_operators(graph, self.path)
+        outside = dict(self.values)
+        self._body(graph)
+        results = [self._value(output.name, at) for output in graph.output]
+        self.values = outside  # the branch's names end with it, so that its results take those of the node
+        return results
 
     def _define(self, name: str, value: Value) -> None:
         """Bind a name of the file; a value that edgec made takes it over."""
@@ -298,7 +328,7 @@ def _needed_nodes(graph: GraphProto) -> list[tuple[int, NodeProto]]:
         node = graph.node[number]
         if any(name in needed for name in node.output):
             kept.append((number, node))
-            needed.update(node.input)
+            needed.update(_reads(node))
     return kept[::-1]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -37,34 +38,43 @@ _LEFT_SHIFT = 20  # headroom that TFLite's int8 add and sub give both inputs bef
 
 @dataclass(frozen=True)
 class Binary(OpDef):
-    """y = fn(a, b), broadcast as numpy does, under a fused activation."""
-
-    act: str = "none"
+    """y = fn(a, b), broadcast as numpy does. The kernel is `ek_<kind>_<type>`."""
 
     fn: ClassVar[Callable[[Any, Any], Any]]
     options: ClassVar[str]
+    """TFLite's options table."""
     quant: ClassVar[QuantRule] = QuantRule.FREE
     elementwise: ClassVar[bool] = True
+    sampled: ClassVar[tuple[str, ...]] = ("float32", "int32")
+    """Element types of the samples, beside int8."""
+    tflite_types: ClassVar[tuple[str, ...]] = ("float32", "int8", "uint8", "int32", "int64")
+    """Element types that TFLite's kernel takes."""
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
         """The broadcast shape."""
         a, b = x
         if a.dtype != b.dtype:
             raise ValueError(f"operands have types {a} and {b}")
-        return (TensorType(np.broadcast_shapes(a.shape, b.shape), a.dtype),)
+        shape = np.broadcast_shapes(a.shape, b.shape)
+        walk(shape, a.shape, b.shape)
+        return (TensorType(shape, a.dtype, a.quant if self.quant is QuantRule.SAME else None),)
 
     def ref(self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]) -> list[Array]:
         """numpy on floats and plain integers; `ref_s8` on quantized ones."""
         if yt[0].is_quantized:
-            low, high = activation_range(self.act, yt[0])
+            low, high = self.clamp(yt[0])
             y = self.ref_s8(x[0].astype(np.int32), x[1].astype(np.int32), xt[0], xt[1], yt[0])
             return [np.clip(y, low, high).astype(yt[0].np_dtype)]
-        y = np.asarray(type(self).fn(x[0], x[1])).astype(yt[0].np_dtype)
-        return [clamp_float(y, self.act) if yt[0].dtype == "float32" else y]
+        with np.errstate(all="ignore"):
+            return [np.asarray(type(self).fn(x[0], x[1])).astype(yt[0].np_dtype)]
 
     def ref_s8(self, a: Array, b: Array, at: TensorType, bt: TensorType, yt: TensorType) -> Array:
         """The integer meaning, before the clamp."""
         raise NotImplementedError(f"{self.kind} has no int8 form")
+
+    def clamp(self, y: TensorType) -> tuple[int, int]:
+        """The range of the int8 output."""
+        return -128, 127
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value | list[Value]:
@@ -76,53 +86,127 @@ class Binary(OpDef):
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
-        """The fused activation is in the options, if there are any."""
-        act = getattr(op.options, "fusedActivationFunction", 0)
-        op.build.write(cls(TFLITE_ACTIVATIONS[act]), op.present(), op.outputs)
+        """Two inputs."""
+        op.build.write(cls(), op.present(), op.outputs)
 
-    def to_tflite(self, op: Op) -> TfliteCode:
+    def to_tflite(self, op: Op) -> TfliteCode | None:
+        """The builtin of the same meaning, if there is one for this type."""
+        if not self.tflite or op.inputs[0].type.dtype not in self.tflite_types:
+            return None
+        return TfliteCode(self.tflite[0], (self.options, self.tflite_fields()), self.tflite_version(op))
+
+    def tflite_fields(self) -> dict[str, int]:
+        """The fields of the options table."""
+        return {}
+
+    def tflite_version(self, op: Op) -> int:
         """Version 2 is int8."""
-        options = {"fusedActivationFunction": TFLITE_ACTIVATIONS.index(self.act)}
-        return TfliteCode(self.tflite[0], (self.options, options), 2 if op.inputs[0].type.dtype == "int8" else 1)
+        return 2 if op.inputs[0].type.dtype == "int8" else 1
 
     def c(self, op: Op, c: CEmitter) -> str:
         """ek_<kind>_<type> over up to six broadcast dimensions."""
         a, b, y = (v.type for v in (*op.inputs, op.output))
-        s = suffix(y)
-        last = self.c_requant(c, a, b, y) if s == "s8" else act_f32(c, self.act) if s == "f32" else "0"
-        args = ", ".join(c.ptr(v) for v in (*op.inputs, op.output))
-        return f"ek_{self.kind}_{s}({args}, {broadcast(c, a, b, y)}, {last});"
+        args = [*(c.ptr(v) for v in (*op.inputs, op.output)), broadcast(c, y, a=a, b=b)]
+        last = self.c_requant(c, a, b, y) if y.is_quantized else self.c_plain(c, a)
+        return f"ek_{self.kind}_{suffix(a)}({', '.join([*args, last] if last else args)});"
 
     def c_requant(self, c: CEmitter, a: TensorType, b: TensorType, y: TensorType) -> str:
-        """The trailing struct of the int8 kernel."""
-        raise NotImplementedError(f"{self.kind} has no int8 kernel")
+        """The trailing struct of the int8 kernel, if it has one."""
+        return ""
+
+    def c_plain(self, c: CEmitter, a: TensorType) -> str:
+        """The trailing struct of the other kernels, if they have one."""
+        return ""
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        """Equal shapes, a channel vector, a scalar; every activation of the int8 form."""
+        """Equal shapes, a channel vector, a scalar, a column."""
         shape = (1, 3, 4, 5)
         for label, other in (("same", shape), ("channel", (5,)), ("scalar", ()), ("column", (1, 3, 1, 1))):
-            yield Sample(cls(), (Arg(TensorType(shape)), Arg(TensorType(other))), label=label)
+            for dtype in cls.sampled:
+                args = (Arg(TensorType(shape, dtype)), Arg(TensorType(other, dtype)))
+                yield Sample(cls(), args, label=f"{label}_{dtype}")
             if cls.quant is not QuantRule.FLOAT:
                 a = TensorType(shape, "int8", Quant.per_tensor(0.11, 4))
                 b = TensorType(other, "int8", Quant.per_tensor(0.07, -9))
-                yield Sample(cls(), (Arg(a), Arg(b)), Quant.per_tensor(0.13, -2), f"{label}_s8")
+                if cls.quant is QuantRule.SAME:
+                    yield Sample(cls(), (Arg(a), Arg(b.with_quant(a.quant))), label=f"{label}_s8")
+                else:
+                    yield Sample(cls(), (Arg(a), Arg(b)), Quant.per_tensor(0.13, -2), f"{label}_s8")
 
 
-def broadcast(c: CEmitter, *types: TensorType) -> str:
-    """ek_nd_t: the output's six dimensions and the element strides of each input (0 where it broadcasts)."""
-    *inputs, y = types
-    strides = {}
-    for name, t in zip("ab", inputs, strict=False):
-        shape, step, out = (1,) * (6 - t.rank) + t.shape, 1, list[int]()
-        for d in reversed(shape):
-            out.append(0 if d == 1 else step)
-            step *= d
-        strides[name] = out[::-1]
-    return c.struct("ek_nd_t", dim=(1,) * (6 - y.rank) + y.shape, **strides)
+def walk(shape: tuple[int, ...], *inputs: tuple[int, ...]) -> tuple[list[int], list[list[int]]]:
+    """Six dimensions of a dense output, and the element strides of each broadcast input along them.
+
+    1s are dropped and neighbours joined where every input allows it. Raises ValueError when more than six remain.
+    """
+    all_strides: list[list[int]] = []
+    for given in inputs:
+        dims = (1,) * (len(shape) - len(given)) + given
+        all_strides.append([0 if d == 1 else prod(dims[i + 1 :]) for i, d in enumerate(dims)])
+    groups: list[tuple[int, list[int]]] = []
+    for i, d in enumerate(shape):
+        steps = [strides[i] for strides in all_strides]
+        if d == 1:
+            continue
+        if groups and all(before == d * now for before, now in zip(groups[-1][1], steps, strict=True)):
+            groups[-1] = (groups[-1][0] * d, steps)
+        else:
+            groups.append((d, steps))
+    if len(groups) > 6:
+        raise ValueError(f"{len(groups)} dimensions are broadcast independently; edgec compiles up to 6")
+    groups = [(1, [0] * len(inputs))] * (6 - len(groups)) + groups
+    return [d for d, _ in groups], [[steps[k] for _, steps in groups] for k in range(len(inputs))]
 
 
-class _Additive(Binary):
+def broadcast(c: CEmitter, y: TensorType, **inputs: TensorType) -> str:
+    """ek_nd_t: the output's dimensions and the element strides of the inputs, by name."""
+    dims, strides = walk(y.shape, *(t.shape for t in inputs.values()))
+    return c.struct("ek_nd_t", dim=dims, **dict(zip(inputs, strides, strict=True)))
+
+
+@dataclass(frozen=True)
+class Fused(Binary):
+    """A binary op with a fused activation."""
+
+    act: str = "none"
+
+    def ref(self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]) -> list[Array]:
+        """The clamp of floats after numpy's result."""
+        y = super().ref(x, xt, yt)
+        return [clamp_float(y[0], self.act)] if yt[0].dtype == "float32" else y
+
+    def clamp(self, y: TensorType) -> tuple[int, int]:
+        """What the activation leaves."""
+        return activation_range(self.act, y)
+
+    @classmethod
+    def from_tflite(cls, op: TfliteOp) -> None:
+        """The fused activation is in the options, if there are any."""
+        act = getattr(op.options, "fusedActivationFunction", 0)
+        op.build.write(cls(TFLITE_ACTIVATIONS[act]), op.present(), op.outputs)
+
+    def tflite_fields(self) -> dict[str, int]:
+        """The activation."""
+        return {"fusedActivationFunction": TFLITE_ACTIVATIONS.index(self.act)}
+
+    def c_plain(self, c: CEmitter, a: TensorType) -> str:
+        """Floats are clamped."""
+        return act_f32(c, self.act) if a.dtype == "float32" else ""
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """Also every activation."""
+        yield from super().samples()
+        for act in TFLITE_ACTIVATIONS[1:]:
+            t = TensorType((2, 3, 5))
+            yield Sample(cls(act), (Arg(t), Arg(t)), label=act)
+            if cls.quant is not QuantRule.FLOAT:
+                q = t.with_quant(Quant.per_tensor(0.05, 4), "int8")
+                yield Sample(cls(act), (Arg(q), Arg(q)), Quant.per_tensor(0.06, -2), f"{act}_s8")
+
+
+class Additive(Fused):
     """ADD and SUB: both inputs are brought to twice the larger scale with 20 bits of headroom."""
 
     edgetpu: ClassVar[bool] = True
@@ -143,17 +227,24 @@ class _Additive(Binary):
 
     def c_requant(self, c: CEmitter, a: TensorType, b: TensorType, y: TensorType) -> str:
         """ek_add_t."""
-        (am, ash), (bm, bsh), (ym, ysh) = self._scales(a, b, y)
-        low, high = activation_range(self.act, y)
-        return c.struct(
-            "ek_add_t",
-            a_zero=a.zero_point, b_zero=b.zero_point, y_zero=y.zero_point, low=low, high=high,
-            a_mul=am, a_shift=ash, b_mul=bm, b_shift=bsh, y_mul=ym, y_shift=ysh,
-        )  # fmt: skip
+        return scaled_struct(c, self._scales(a, b, y), (a, b, y), self.clamp(y))
+
+
+def scaled_struct(
+    c: CEmitter, scales: Sequence[tuple[int, int]], types: Sequence[TensorType], clamp: tuple[int, int]
+) -> str:
+    """ek_add_t: zero points, multipliers of both inputs and of the result, and the clamp."""
+    (am, ash), (bm, bsh), (ym, ysh) = scales
+    a, b, y = types
+    return c.struct(
+        "ek_add_t",
+        a_zero=a.zero_point, b_zero=b.zero_point, y_zero=y.zero_point, low=clamp[0], high=clamp[1],
+        a_mul=am, a_shift=ash, b_mul=bm, b_shift=bsh, y_mul=ym, y_shift=ysh,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Add(_Additive):
+class Add(Additive):
     """a + b."""
 
     kind = "add"
@@ -164,7 +255,7 @@ class Add(_Additive):
 
 
 @dataclass(frozen=True)
-class Sub(_Additive):
+class Sub(Additive):
     """a - b."""
 
     kind = "sub"
@@ -175,7 +266,7 @@ class Sub(_Additive):
 
 
 @dataclass(frozen=True)
-class Mul(Binary):
+class Mul(Fused):
     """a * b."""
 
     kind = "mul"
@@ -185,21 +276,57 @@ class Mul(Binary):
     fn = staticmethod(np.multiply)
     edgetpu: ClassVar[bool] = True
 
-    def _multiplier(self, a: TensorType, b: TensorType, y: TensorType) -> tuple[int, int]:
-        """The scales are multiplied and divided in float32."""
-        f32 = np.float32
-        return quantize_multiplier(float(f32(f32(a.scale) * f32(b.scale)) / f32(y.scale)))
-
     def ref_s8(self, a: Array, b: Array, at: TensorType, bt: TensorType, yt: TensorType) -> Array:
         """tensorflow/lite/kernels/internal/reference/mul.h."""
-        multiplier = self._multiplier(at, bt, yt)
         product = (a - at.zero_point) * (b - bt.zero_point)
-        result: Array = multiply_by_quantized_multiplier(product, *multiplier) + np.int32(yt.zero_point)
+        scaled = multiply_by_quantized_multiplier(product, *product_multiplier(at, bt, yt))
+        result: Array = scaled + np.int32(yt.zero_point)
         return result
 
     def c_requant(self, c: CEmitter, a: TensorType, b: TensorType, y: TensorType) -> str:
         """ek_mul_t."""
-        m, shift = self._multiplier(a, b, y)
-        low, high = activation_range(self.act, y)
+        m, shift = product_multiplier(a, b, y)
+        low, high = self.clamp(y)
         zeros = {"a_zero": a.zero_point, "b_zero": b.zero_point, "y_zero": y.zero_point}
         return c.struct("ek_mul_t", **zeros, low=low, high=high, mul=m, shift=shift)
+
+
+def product_multiplier(a: TensorType, b: TensorType, y: TensorType) -> tuple[int, int]:
+    """Of a product: TFLite multiplies and divides the scales in float32."""
+    return quantize_multiplier(float(np.float32(a.scale) * np.float32(b.scale) / np.float32(y.scale)))
+
+
+def _div(a: Array, b: Array) -> Array:
+    """Integers are cut off towards zero, as C does."""
+    if a.dtype.kind == "f":
+        return np.asarray(a / b)
+    safe = np.where(b == 0, 1, b)
+    return np.asarray(np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(safe)))
+
+
+@dataclass(frozen=True)
+class Div(Fused):
+    """a / b; integers towards zero."""
+
+    kind = "div"
+    onnx = ("Div",)
+    tflite = ("DIV",)
+    options = "DivOptions"
+    fn = staticmethod(_div)
+    tflite_types: ClassVar[tuple[str, ...]] = ("float32", "int32")
+    quant: ClassVar[QuantRule] = QuantRule.FLOAT
+    sampled: ClassVar[tuple[str, ...]] = ("float32",)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """Also integers."""
+        yield from super().samples()
+        yield from integer_divisions(cls())
+
+
+def integer_divisions(spec: Binary) -> Iterator[Sample]:
+    """Samples with divisors of both signs, none of them 0."""
+    divisors = np.array([-7, -2, -1, 1, 2, 3])
+    for dtype in ("int32", "int64"):
+        data = divisors.astype(dtype)
+        yield Sample(spec, (Arg(TensorType((2, 50, 6), dtype)), Arg(TensorType((6,), dtype), True, data)), label=dtype)

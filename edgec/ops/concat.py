@@ -129,7 +129,8 @@ class Concat(OpDef):
     def _constant_part(self, op: Op) -> str | None:
         """CONCATENATION with a constant: two inputs, and the constant all zero."""
         for v in op.inputs:
-            if v.const is not None and (len(op.inputs) != 2 or (v.const != v.type.zero_point).any()):
+            zero = v.type.zero_point if v.type.is_quantized else 0
+            if v.const is not None and (len(op.inputs) != 2 or (v.const != zero).any()):
                 return f"{v.name} is constant, of {len(op.inputs)} inputs"
         return None
 

@@ -118,6 +118,15 @@ def divide_constant(rw: Rewriter, op: Op) -> bool:
     return True
 
 
+def divide_by_root(rw: Rewriter, op: Op) -> bool:
+    """x / sqrt(y) = x * rsqrt(y): one division for each y, which is often broadcast."""
+    root = rw.private(op.inputs[1], "sqrt")
+    if root is None:
+        return False
+    rw.update(op, Mul(_act(op)), [op.inputs[0], rw.add(op, Rsqrt(), root.inputs, root.output.name)])
+    return True
+
+
 def constant_chain(rw: Rewriter, op: Op) -> bool:
     """(x + a) + b = x + (a + b), and the same for products."""
     for x, outer in (op.inputs, op.inputs[::-1]):
@@ -231,7 +240,7 @@ FLOAT: dict[str, tuple[Rule, ...]] = {
     "add": (neutral, constant_chain),
     "sub": (neutral, subtract_constant),
     "mul": (neutral, constant_chain),
-    "div": (neutral, divide_constant),
+    "div": (neutral, divide_constant, divide_by_root),
     "pow": (power,),
     "reciprocal": (reciprocal_root,),
     "maximum": (extreme,),

@@ -13,19 +13,13 @@ from edgec.ir import Graph, verify
 Pass = Callable[[Graph], bool]
 
 _TIDY = ("constant_folding", "dead_code", "common_subexpressions", "cancel_transposes", "algebraic")
+_RECOGNIZE = ("recognize_norms", "recognize_activations")
+_FOLD = ("fold_batch_norm", "fold_bias", "fuse_activation", "fold_pad")
 
 ORDER: tuple[tuple[str, ...], ...] = (
     (*_TIDY, "layout", "sink_transposes"),
     (*_TIDY, "simplify_reshapes"),
-    (
-        *_TIDY,
-        "simplify_reshapes",
-        "fold_batch_norm",
-        "fold_bias",
-        "recognize_activations",
-        "fuse_activation",
-        "fold_pad",
-    ),
+    (*_TIDY, "simplify_reshapes", *_RECOGNIZE, *_FOLD),
 )
 """Groups, each run until nothing changes. Transposes find their places before those that only move ones become
 reshapes, and the folds come when convolution, bias and activation stand side by side."""

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from edgec.ir import Op, Refusal
-from edgec_partitioner.partition import Partition
+from edgec_partitioner.partition import WORTHWHILE, Partition
 from edgec_partitioner.regions import Region
 from edgec_partitioner.segments import Segment
 
@@ -165,18 +165,20 @@ def _segment_table(segments: Sequence[SegmentRow]) -> str:
 
 
 def _reasons(ops: Iterable[OpRow]) -> str:
-    """Refused ops, those of one kind and first rule together, most multiply-accumulates first."""
+    """Refused ops, those of one kind and first rule (or one region that does not pay) together, most MACs first."""
     groups: dict[tuple[str, str], list[OpRow]] = {}
     for r in ops:
         if r.refusals:
-            groups.setdefault((r.kind, r.refusals[0].rule), []).append(r)
+            why = r.refusals[0]
+            groups.setdefault((why.rule, why.seen if why.rule == WORTHWHILE else r.kind), []).append(r)
     if not groups:
         return "every op goes to the Edge TPU"
-    ordered = sorted(groups.items(), key=lambda g: (-sum(r.macs for r in g[1]), -len(g[1]), g[0]))
     lines = ["on the CPU, and why:"]
-    for (kind, _), rows in ordered:
+    for _, rows in sorted(groups.items(), key=lambda g: (-sum(r.macs for r in g[1]), -len(g[1]), g[0])):
         why = rows[0].refusals[0]
-        lines.append(_cut(f"  {len(rows)} x {kind}: {why.constraint}"))
+        kinds = ", ".join(dict.fromkeys(r.kind for r in rows))
+        lines.append(_cut(f"  {len(rows)} x {kinds}"))
+        lines.append(_cut(f"      rule: {why.constraint}"))
         lines.append(_cut(f"      seen: {_seen(rows)}"))
         lines.append(_cut(f"      fix:  {why.fix}"))
     return "\n".join(lines)

@@ -12,6 +12,9 @@ from edgec_partitioner.regions import Costs, Move, Region, choose_places, region
 from edgec_partitioner.segments import Segment, segment, split
 from edgec_partitioner.verdicts import Place, Verdict, verdicts
 
+WORTHWHILE = "worthwhile"
+"""The rule that only the cost model breaks."""
+
 
 @dataclass(frozen=True)
 class Partition:
@@ -62,7 +65,7 @@ def _not_worth(move: Move) -> Refusal:
     count = f"{len(move.ops)} ops" if len(move.ops) > 1 else "1 op"
     seen = f"region of {count}: an estimated {move.saved_ms:.2f} ms less without it"
     fix = "none needed: the CPU is faster here; more Edge TPU ops around it would change that"
-    return Refusal("worthwhile", constraint, seen, fix)
+    return Refusal(WORTHWHILE, constraint, seen, fix)
 
 
 def _computed_outputs(graph: Graph) -> Graph:

@@ -105,6 +105,28 @@ def test_control_flow(tmp_path: Path) -> None:
     assert "hint: edgec compiles models without control flow" in text
 
 
+def test_a_condition_that_is_constant(tmp_path: Path) -> None:
+    def branch(nodes: list[onnx.NodeProto], out: str) -> onnx.GraphProto:
+        return helper.make_graph(nodes, "branch", [], [helper.make_tensor_value_info(out, TensorProto.FLOAT, None)])
+
+    squeezed = branch([helper.make_node("Squeeze", ["r", "one"], ["t"])], "t")
+    same = branch([helper.make_node("Frobnicate", ["r"], ["e"])], "e")
+    nodes = [
+        *RELU,
+        node("Sigmoid", ["y"], "r"),
+        node("Shape", ["y"], "s"),
+        node("Gather", ["s", "one"], "d"),
+        node("Equal", ["d", "one"], "c"),
+        node("If", ["c"], "z", then_branch=squeezed, else_branch=same),
+    ]
+    path = write(tmp_path / "m.onnx", nodes, {"x": [2, 1, 3]}, ["z"], {"one": np.array([1], I64)})
+    graph = read_onnx(path, {})
+    assert [op.kind for op in graph.ops] == ["relu", "logistic", "reshape"]
+    assert (graph.outputs[0].name, graph.outputs[0].type.shape) == ("z", (2, 3))
+    path = write(tmp_path / "m.onnx", nodes, {"x": [2, 2, 3]}, ["z"], {"one": np.array([1], I64)})
+    assert "edgec does not know the ONNX operator Frobnicate" in message(path, UnsupportedError)
+
+
 def test_a_node_that_cannot_be_read(tmp_path: Path) -> None:
     path = write(tmp_path / "m.onnx", [node("Reshape", ["x", "s"], "y")], {"x": [4]}, ["y"], {"s": np.array([3], I64)})
     text = message(path, UnsupportedError)

@@ -9,14 +9,14 @@ import pytest
 
 from edgec.ir import OpDef, Quant
 from edgec.ops.activation import Clamp
-from edgec.ops.binary import Add, Mul, Sub
+from edgec.ops.binary import Add, Div, Maximum, Minimum, Mul, Pow, PRelu, Sub
 from edgec.ops.broadcast import Tile
 from edgec.ops.concat import Concat
 from edgec.ops.pad import Pad
 from edgec.ops.pool import AveragePool2D
 from edgec.ops.quantize import Dequantize, Quantize
 from edgec.ops.slice import Slice
-from edgec.ops.unary import Reciprocal, Relu, Relu6, Sqrt, Tanh
+from edgec.ops.unary import Exp, Reciprocal, Relu, Relu6, Sqrt, Square, Tanh
 from tests.passes.chain import Chain
 
 Q = Quant.per_tensor(0.05, -3)
@@ -121,6 +121,55 @@ def test_reciprocal_of_a_root() -> None:
     square = b.add(Mul(), [x := b.x(4), x])
     positive = b.add(Add(), [square, b.number(1.0)])
     b.done(b.add(Reciprocal(), [b.add(Sqrt(), [positive])])).run("algebraic").kinds("mul", "add", "rsqrt").same()
+
+
+def test_dividing_by_a_constant_multiplies() -> None:
+    b = Chain()
+    b.done(b.add(Div("relu"), [b.x(2, 3), b.weights(3)])).run("algebraic").kinds("mul").same(3e-7)
+    b = Chain()
+    b.done(b.add(Div(), [b.x(2, 3), b.const(np.array([1.0, 0.0, 1e-44], np.float32))])).settles("algebraic")
+
+
+def test_one_divided_by_x() -> None:
+    b = Chain()
+    b.done(b.add(Div(), [b.number(1.0), b.x(2, 3)])).run("algebraic").kinds("reciprocal").same(0)
+
+
+def test_dividing_by_a_root() -> None:
+    b = Chain()
+    positive = b.add(Add(), [b.add(Square(), [b.x(2, 1, name="y")]), b.number(1.0)])
+    y = b.add(Div(), [b.x(2, 3), b.add(Sqrt(), [positive])])
+    b.done(y).run("algebraic").kinds("square", "add", "rsqrt", "mul").same(1e-6)
+
+
+@pytest.mark.parametrize(("exponent", "kind"), [(2.0, "mul"), (0.5, "sqrt"), (-0.5, "rsqrt"), (-1.0, "reciprocal")])
+def test_powers(exponent: float, kind: str) -> None:
+    b = Chain()
+    positive = b.add(Exp(), [b.x(2, 3)])
+    b.done(b.add(Pow(), [positive, b.number(exponent)])).run("algebraic").kinds("exp", kind).same(1e-6)
+
+
+def test_the_first_power() -> None:
+    b = Chain()
+    y = b.add(Pow(), [b.add(Tanh(), [b.x(2, 3)]), b.number(1.0)])
+    b.done(b.add(Tanh(), [y])).run("algebraic").kinds("tanh", "tanh").same(0)
+    b = Chain()
+    b.done(b.add(Pow(), [b.x(2, 3), b.number(3.0)])).settles("algebraic")
+
+
+def test_extremes_with_a_constant_are_clamps() -> None:
+    b = Chain()
+    y = b.add(Minimum(), [b.add(Maximum(), [b.number(0.0), b.x(2, 30)]), b.number(6.0)])
+    b.done(y).run("algebraic").kinds("relu6").same(0)
+    b = Chain()
+    b.done(b.add(Maximum(), [b.x(2, 3), b.weights(3)])).settles("algebraic")
+
+
+@pytest.mark.parametrize(("slope", "kind"), [(0.25, "leaky_relu"), (0.0, "relu")])
+def test_a_prelu_of_one_slope(slope: float, kind: str) -> None:
+    b = Chain()
+    slopes = b.const(np.full((1, 1, 3), slope, np.float32))
+    b.done(b.add(PRelu(), [b.x(1, 4, 4, 3), slopes])).run("algebraic").kinds(kind).same(1e-7)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""fold_batch_norm, fold_bias, fuse_activation, fold_pad, recognize_activations."""
+"""fold_batch_norm, fold_bias, fuse_activation, fold_pad."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ import numpy as np
 import pytest
 
 from edgec.ir import OpDef, Quant, Value
-from edgec.ops.activation import HardSigmoid
 from edgec.ops.binary import Add, Mul, Sub
 from edgec.ops.conv import Conv2D, DepthwiseConv2D
 from edgec.ops.matmul import FullyConnected
 from edgec.ops.norm import BatchNorm
 from edgec.ops.pad import Pad
 from edgec.ops.pool import AveragePool2D, MaxPool2D
-from edgec.ops.unary import Erf, Relu, Relu6, Tanh
+from edgec.ops.unary import Relu, Relu6, Tanh
 from tests.passes.chain import Chain
 
 Q = Quant.per_tensor(0.05, -3)
@@ -156,54 +155,3 @@ def test_other_borders_stay() -> None:
     x = b.x(1, 5, 5, 3)
     pools = [b.add(MaxPool2D(), [pad(b, x)]), b.add(AveragePool2D(), [pad(b, x)])]
     b.done(*pools).settles("fold_pad")
-
-
-def relu6_plus_3(b: Chain, x: Value, fused: bool) -> Value:
-    if fused:
-        return b.add(Add("relu6"), [x, b.number(3.0)])
-    return b.add(Relu6(), [b.add(Add(), [b.number(3.0), x])])
-
-
-@pytest.mark.parametrize("fused", [True, False])
-@pytest.mark.parametrize("grouping", range(3))
-def test_hard_swish_in_every_grouping(fused: bool, grouping: int) -> None:
-    b = Chain()
-    x = b.x(2, 9)
-    t, sixth = relu6_plus_3(b, x, fused), b.number(1 / 6)
-    if grouping == 0:
-        y = b.add(Mul(), [b.add(Mul(), [x, t]), sixth])
-    elif grouping == 1:
-        y = b.add(Mul(), [b.add(Mul(), [t, sixth]), x])
-    else:
-        y = b.add(Mul(), [t, b.add(Mul(), [sixth, x])])
-    b.done(y).run("recognize_activations").kinds("hard_swish").same(1e-6).settles("recognize_activations")
-
-
-def test_hard_swish_of_a_hard_sigmoid() -> None:
-    b = Chain()
-    x = b.x(2, 9)
-    y = b.add(Mul(), [x, b.add(HardSigmoid(1 / 6, 0.5), [x])])
-    b.done(y).run("recognize_activations").kinds("hard_swish").same(1e-6)
-
-
-def test_hard_sigmoid() -> None:
-    b = Chain()
-    y = b.add(Mul(), [relu6_plus_3(b, b.x(2, 9), False), b.number(1 / 6)])
-    b.done(y).run("recognize_activations").kinds("hard_sigmoid").same(1e-6)
-
-
-def test_gelu() -> None:
-    b = Chain()
-    x = b.x(2, 9)
-    erf = b.add(Erf(), [b.add(Mul(), [x, b.number(math.sqrt(0.5))])])
-    y = b.add(Mul(), [b.add(Mul(), [x, b.number(0.5)]), b.add(Add(), [erf, b.number(1.0)])])
-    b.done(y).run("recognize_activations").kinds("gelu").same(1e-6)
-
-
-def test_what_only_looks_like_hard_swish() -> None:
-    b = Chain()
-    x, other = b.x(2, 9), b.x(2, 9, name="other")
-    t = relu6_plus_3(b, x, False)
-    y = b.add(Mul(), [b.add(Mul(), [other, t]), b.number(1 / 6)])
-    z = b.add(Mul(), [b.add(Mul(), [x, relu6_plus_3(b, x, True)]), b.number(1 / 5)])
-    b.done(y, z).settles("recognize_activations")

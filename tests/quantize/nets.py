@@ -10,7 +10,11 @@ from edgec.ir import Array, Builder, Graph, OpDef, TensorType, Value
 from edgec.ops.binary import Add, Mul
 from edgec.ops.concat import Concat
 from edgec.ops.conv import Conv2D, DepthwiseConv2D
+from edgec.ops.pad import Pad
+from edgec.ops.pool import AveragePool2D, MaxPool2D
+from edgec.ops.resize import ResizeNearest
 from edgec.ops.shape import Reshape
+from edgec.ops.slice import Slice
 from edgec.ops.unary import Logistic, Relu
 
 
@@ -86,6 +90,46 @@ def odd_pads() -> Graph:
     y = net.conv(net.input(1, 12, 12, 3), 8, stride=(2, 2), pads=(1, 1, 1, 1))
     y = net.depthwise(y, stride=(2, 2), pads=(1, 1, 1, 1))
     return net.done(net.conv(y, 4, act="none"))
+
+
+def random_net(seed: int) -> Graph:
+    """A dozen random image ops, each reading any earlier value; what nothing reads is an output."""
+    net = Net(f"random{seed}", seed)
+    draw, values = net.rng, [net.input(1, 8, 8, 3)]
+
+    def like(x: Value) -> list[Value]:
+        return [v for v in values if v.type.shape[1:3] == x.type.shape[1:3]]
+
+    def unary(x: Value) -> Value:
+        size = (x.type.shape[1], x.type.shape[2])
+        makers: list[Callable[[], Value]] = [
+            lambda: net.conv(
+                x, int(draw.integers(1, 9)), int(draw.choice([1, 3])), act=str(draw.choice(["none", "relu6"]))
+            ),
+            lambda: net.depthwise(x),
+            lambda: net.op(Relu(), x),
+            lambda: net.op(Logistic(), x),
+            lambda: net.op(MaxPool2D((3, 3), (1, 1), (1, 1, 1, 1)), x),
+            lambda: net.op(AveragePool2D((3, 3), (1, 1), (1, 1, 1, 1)), x),
+            lambda: net.op(ResizeNearest((size[0] * 2, size[1] * 2)), x) if size[0] <= 8 else net.op(Relu(), x),
+            lambda: net.op(Slice((0, 1, 0, 0), (1, size[0] - 1, *x.type.shape[2:]), (1, 1, 1, 1)), x),
+            lambda: net.op(Pad(((0, 0), (1, 0), (0, 1), (0, 0))), x),
+            lambda: net.op(Mul(), x, net.const(x.type.shape[3])),
+        ]
+        return makers[draw.integers(len(makers))]()
+
+    for _ in range(12):
+        x = values[draw.integers(len(values))]
+        others = like(x)
+        y = others[draw.integers(len(others))]
+        if draw.random() < 0.3:
+            values.append(net.op(Concat(3), x, y))
+        elif draw.random() < 0.3:
+            values.append(net.op(Add(), x, y if x.type.shape == y.type.shape else net.const(x.type.shape[3])))
+        else:
+            values.append(unary(x))
+    read = {v for op in net.build.graph.ops for v in op.inputs}
+    return net.done(*(v for v in values if v not in read))
 
 
 NETS: dict[str, Callable[[], Graph]] = {f.__name__: f for f in (chain, residual, joined, head, odd_pads)}

@@ -221,6 +221,9 @@ def test_outputs_without_range_get_a_scale_that_kernels_take() -> None:
     build.graph.outputs = [y]
     q = quantize_ranges(build.graph, {a: (-1.0, 1.0), b: (-1.0, 1.0), y: (0.0, 1e-9)})
     assert next(op for op in q.ops if op.kind == "add").output.type.scale > 2**-19 / 127
+    inputs = {v.name: np.array([1.0, -0.5, 0.25, 0.1], np.float32) * (1 if v.name == "a" else -1) for v in q.inputs}
+    for key, got in run_tflite(q, inputs).items():
+        np.testing.assert_array_equal(got, interp(q, inputs)[key])
 
 
 @given(FINITE, FINITE)

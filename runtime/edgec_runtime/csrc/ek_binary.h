@@ -3,22 +3,54 @@
 #define EK_BINARY_H
 #include "ek_fixed_point.h"
 
-/* y = EXPR of the elements u and v. */
-#define EK_BINARY(NAME, T, PARAMS, EXPR)                                                                   \
-    EK_KERNEL void NAME(const T *a, const T *b, T *y, const ek_nd_t *nd, PARAMS) {                         \
-        EK_FOR_ND(nd->dim, i, j, k, l, m) {                                                                \
-            const T *pa = a + EK_AT_ND(nd->a, i, j, k, l, m), *pb = b + EK_AT_ND(nd->b, i, j, k, l, m);    \
-            for (int o = 0; o < nd->dim[5]; o++) {                                                         \
-                const T u = pa[(ptrdiff_t)o * nd->a[5]], v = pb[(ptrdiff_t)o * nd->b[5]];                  \
-                *y++ = (T)(EXPR);                                                                          \
-            }                                                                                              \
+/* y = EXPR of the elements u and v. EK_BINARY takes T to Y; EK_BINARY_P has trailing parameters. */
+#define EK_BINARY_BODY(T, Y, EXPR)                                                                         \
+    EK_FOR_ND(nd->dim, i, j, k, l, m) {                                                                    \
+        const T *pa = a + EK_AT_ND(nd->a, i, j, k, l, m), *pb = b + EK_AT_ND(nd->b, i, j, k, l, m);        \
+        for (int o = 0; o < nd->dim[5]; o++) {                                                             \
+            const T u = pa[(ptrdiff_t)o * nd->a[5]], v = pb[(ptrdiff_t)o * nd->b[5]];                      \
+            *y++ = (Y)(EXPR);                                                                              \
         }                                                                                                  \
     }
+#define EK_BINARY(NAME, T, Y, EXPR)                                                                        \
+    EK_KERNEL void NAME(const T *a, const T *b, Y *y, const ek_nd_t *nd) { EK_BINARY_BODY(T, Y, EXPR) }
+#define EK_BINARY_P(NAME, T, PARAMS, EXPR)                                                                 \
+    EK_KERNEL void NAME(const T *a, const T *b, T *y, const ek_nd_t *nd, PARAMS) { EK_BINARY_BODY(T, T, EXPR) }
 
 #define EK_ACT(v) EK_CLAMP(v, act->low, act->high)
-EK_BINARY(ek_add_f32, float, const ek_act_f32_t *act, EK_ACT(u + v))
-EK_BINARY(ek_sub_f32, float, const ek_act_f32_t *act, EK_ACT(u - v))
-EK_BINARY(ek_mul_f32, float, const ek_act_f32_t *act, EK_ACT(u *v))
+EK_BINARY_P(ek_add_f32, float, const ek_act_f32_t *act, EK_ACT(u + v))
+EK_BINARY_P(ek_sub_f32, float, const ek_act_f32_t *act, EK_ACT(u - v))
+EK_BINARY_P(ek_mul_f32, float, const ek_act_f32_t *act, EK_ACT(u *v))
+EK_BINARY_P(ek_div_f32, float, const ek_act_f32_t *act, EK_ACT(u / v))
+EK_BINARY(ek_maximum_f32, float, float, EK_MAX(u, v))
+EK_BINARY(ek_minimum_f32, float, float, EK_MIN(u, v))
+EK_BINARY(ek_squared_difference_f32, float, float, (u - v) * (u - v))
+EK_BINARY(ek_pow_f32, float, float, powf(u, v))
+EK_BINARY(ek_floor_div_f32, float, float, floorf(u / v))
+EK_BINARY(ek_floor_mod_f32, float, float, u - v * floorf(u / v))
+EK_BINARY(ek_prelu_f32, float, float, u >= 0.0f ? u : u *v)
+
+/* Plain integers wrap as two's complement does; a division by 0 gives 0. */
+#define EK_FLOOR_DIV(u, v) ((v) == 0 ? 0 : (u) / (v) - ((u) % (v) != 0 && ((u) < 0) != ((v) < 0)))
+#define EK_FLOOR_MOD(u, v) ((v) == 0 ? 0 : (u) % (v) + ((u) % (v) != 0 && ((u) < 0) != ((v) < 0) ? (v) : 0))
+EK_BINARY(ek_add_s32, int32_t, int32_t, (uint32_t)u + (uint32_t)v)
+EK_BINARY(ek_sub_s32, int32_t, int32_t, (uint32_t)u - (uint32_t)v)
+EK_BINARY(ek_mul_s32, int32_t, int32_t, (uint32_t)u *(uint32_t)v)
+EK_BINARY(ek_div_s32, int32_t, int32_t, v == 0 ? 0 : u / v)
+EK_BINARY(ek_maximum_s32, int32_t, int32_t, EK_MAX(u, v))
+EK_BINARY(ek_minimum_s32, int32_t, int32_t, EK_MIN(u, v))
+EK_BINARY(ek_squared_difference_s32, int32_t, int32_t, ((uint32_t)u - (uint32_t)v) * ((uint32_t)u - (uint32_t)v))
+EK_BINARY(ek_floor_div_s32, int32_t, int32_t, EK_FLOOR_DIV(u, v))
+EK_BINARY(ek_floor_mod_s32, int32_t, int32_t, EK_FLOOR_MOD(u, v))
+EK_BINARY(ek_add_s64, int64_t, int64_t, (uint64_t)u + (uint64_t)v)
+EK_BINARY(ek_sub_s64, int64_t, int64_t, (uint64_t)u - (uint64_t)v)
+EK_BINARY(ek_mul_s64, int64_t, int64_t, (uint64_t)u *(uint64_t)v)
+EK_BINARY(ek_div_s64, int64_t, int64_t, v == 0 ? 0 : u / v)
+EK_BINARY(ek_maximum_s64, int64_t, int64_t, EK_MAX(u, v))
+EK_BINARY(ek_minimum_s64, int64_t, int64_t, EK_MIN(u, v))
+EK_BINARY(ek_squared_difference_s64, int64_t, int64_t, ((uint64_t)u - (uint64_t)v) * ((uint64_t)u - (uint64_t)v))
+EK_BINARY(ek_floor_div_s64, int64_t, int64_t, EK_FLOOR_DIV(u, v))
+EK_BINARY(ek_floor_mod_s64, int64_t, int64_t, EK_FLOOR_MOD(u, v))
 
 /* ADD and SUB: both inputs to twice the larger scale with 20 bits of headroom. */
 typedef struct {
@@ -31,8 +63,8 @@ EK_KERNEL int8_t ek_add_one(int8_t u, int8_t v, int sign, const ek_add_t *q) {
     int32_t r = ek_multiply(a + sign * b, q->y_mul, q->y_shift) + q->y_zero;
     return (int8_t)EK_CLAMP(r, q->low, q->high);
 }
-EK_BINARY(ek_add_s8, int8_t, const ek_add_t *q, ek_add_one(u, v, 1, q))
-EK_BINARY(ek_sub_s8, int8_t, const ek_add_t *q, ek_add_one(u, v, -1, q))
+EK_BINARY_P(ek_add_s8, int8_t, const ek_add_t *q, ek_add_one(u, v, 1, q))
+EK_BINARY_P(ek_sub_s8, int8_t, const ek_add_t *q, ek_add_one(u, v, -1, q))
 
 typedef struct {
     int32_t a_zero, b_zero, y_zero, low, high, mul, shift;
@@ -42,6 +74,26 @@ EK_KERNEL int8_t ek_mul_one(int8_t u, int8_t v, const ek_mul_t *q) {
     int32_t r = ek_multiply((u - q->a_zero) * (v - q->b_zero), q->mul, q->shift) + q->y_zero;
     return (int8_t)EK_CLAMP(r, q->low, q->high);
 }
-EK_BINARY(ek_mul_s8, int8_t, const ek_mul_t *q, ek_mul_one(u, v, q))
+EK_BINARY_P(ek_mul_s8, int8_t, const ek_mul_t *q, ek_mul_one(u, v, q))
+
+EK_BINARY(ek_maximum_s8, int8_t, int8_t, EK_MAX(u, v))
+EK_BINARY(ek_minimum_s8, int8_t, int8_t, EK_MIN(u, v))
+
+EK_KERNEL int8_t ek_squared_difference_one(int8_t u, int8_t v, const ek_add_t *q) {
+    int32_t a = ek_multiply((u - q->a_zero) * (1 << 7), q->a_mul, q->a_shift);
+    int32_t b = ek_multiply((v - q->b_zero) * (1 << 7), q->b_mul, q->b_shift);
+    int32_t r = ek_multiply((a - b) * (a - b), q->y_mul, q->y_shift) + q->y_zero;
+    return (int8_t)EK_CLAMP(r, q->low, q->high);
+}
+EK_BINARY_P(ek_squared_difference_s8, int8_t, const ek_add_t *q, ek_squared_difference_one(u, v, q))
+
+/* a_mul is that of x, y_mul that of alpha * x. */
+EK_KERNEL int8_t ek_prelu_one(int8_t u, int8_t v, const ek_add_t *q) {
+    const int32_t x = u - q->a_zero;
+    int32_t r = x >= 0 ? ek_multiply(x, q->a_mul, q->a_shift) : ek_multiply(x * (v - q->b_zero), q->y_mul, q->y_shift);
+    r += q->y_zero;
+    return (int8_t)EK_CLAMP(r, q->low, q->high);
+}
+EK_BINARY_P(ek_prelu_s8, int8_t, const ek_add_t *q, ek_prelu_one(u, v, q))
 
 #endif

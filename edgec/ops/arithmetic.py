@@ -1,0 +1,160 @@
+"""More elementwise ops of two inputs: extrema, powers, squared differences, whole quotients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from edgec.ir import (
+    Array,
+    CEmitter,
+    OnnxNode,
+    Op,
+    QuantRule,
+    Sample,
+    TensorType,
+    Value,
+    edgetpu_rule,
+)
+from edgec.ops.binary import Binary, integer_divisions, scaled_struct
+from edgec.ops.fixed_point import multiply_by_quantized_multiplier, quantize_multiplier
+
+_LEFT_SHIFT = 7  # headroom that TFLite's squared difference gives both inputs
+
+
+@dataclass(frozen=True)
+class _Extremum(Binary):
+    """The larger or smaller of two; int8 compares the integers, so that all scales must be one."""
+
+    options: ClassVar[str] = "MaximumMinimumOptions"
+    quant: ClassVar[QuantRule] = QuantRule.SAME
+    edgetpu: ClassVar[bool] = True
+
+    def ref_s8(self, a: Array, b: Array, at: TensorType, bt: TensorType, yt: TensorType) -> Array:
+        """tensorflow/lite/kernels/internal/reference/maximum_minimum.h."""
+        return np.asarray(type(self).fn(a, b))
+
+    @edgetpu_rule(fix="quantize both operands and the result to one scale")
+    def _one_scale(self, op: Op) -> str | None:
+        """MAXIMUM and MINIMUM: the operands and the result must have one scale and zero point."""
+        quants = {v.type.quant for v in (*op.inputs, op.output)}
+        return f"{len(quants)} different scales" if len(quants) > 1 else None
+
+
+@dataclass(frozen=True)
+class Maximum(_Extremum):
+    """The larger."""
+
+    kind = "maximum"
+    onnx = ("Max",)
+    tflite = ("MAXIMUM",)
+    fn = staticmethod(np.maximum)
+
+
+@dataclass(frozen=True)
+class Minimum(_Extremum):
+    """The smaller."""
+
+    kind = "minimum"
+    onnx = ("Min",)
+    tflite = ("MINIMUM",)
+    fn = staticmethod(np.minimum)
+
+
+@dataclass(frozen=True)
+class SquaredDifference(Binary):
+    """(a - b)²."""
+
+    kind = "squared_difference"
+    tflite = ("SQUARED_DIFFERENCE",)
+    options = "SquaredDifferenceOptions"
+    tflite_types: ClassVar[tuple[str, ...]] = ("float32", "int8", "int32")
+    fn = staticmethod(lambda a, b: np.square(a - b))
+
+    def _scales(self, a: TensorType, b: TensorType, y: TensorType) -> list[tuple[int, int]]:
+        twice = 2.0 * max(a.scale, b.scale)
+        real = (a.scale / twice, b.scale / twice, twice * twice / ((1 << (2 * _LEFT_SHIFT)) * y.scale))
+        return [quantize_multiplier(r) for r in real]
+
+    def ref_s8(self, a: Array, b: Array, at: TensorType, bt: TensorType, yt: TensorType) -> Array:
+        """tensorflow/lite/kernels/squared_difference.cc."""
+        ka, kb, ky = self._scales(at, bt, yt)
+        left = multiply_by_quantized_multiplier((a - at.zero_point) << _LEFT_SHIFT, *ka)
+        right = multiply_by_quantized_multiplier((b - bt.zero_point) << _LEFT_SHIFT, *kb)
+        squared = np.square(left - right)
+        result: Array = multiply_by_quantized_multiplier(squared, *ky) + np.int32(yt.zero_point)
+        return result
+
+    def c_requant(self, c: CEmitter, a: TensorType, b: TensorType, y: TensorType) -> str:
+        """ek_add_t."""
+        return scaled_struct(c, self._scales(a, b, y), (a, b, y), self.clamp(y))
+
+
+@dataclass(frozen=True)
+class Pow(Binary):
+    """a to the power b, in floats."""
+
+    kind = "pow"
+    onnx = ("Pow",)
+    tflite = ("POW",)
+    options = "PowOptions"
+    tflite_types: ClassVar[tuple[str, ...]] = ("float32",)
+    fn = staticmethod(np.power)
+    quant: ClassVar[QuantRule] = QuantRule.FLOAT
+    sampled: ClassVar[tuple[str, ...]] = ("float32",)
+
+    @classmethod
+    def from_onnx(cls, node: OnnxNode) -> Value | list[Value]:
+        """A constant exponent may have another type than the base."""
+        b, x, y = node.build, node.input(0), node.input(1)
+        if y.const is not None and y.type.dtype != x.type.dtype:
+            y = b.const(y.const.astype(x.type.np_dtype), y.name)
+        return b.add(cls(), [x, y], node.name)
+
+
+@dataclass(frozen=True)
+class FloorDiv(Binary):
+    """The largest whole number not above a / b."""
+
+    kind = "floor_div"
+    tflite = ("FLOOR_DIV",)
+    options = "FloorDivOptions"
+    tflite_types: ClassVar[tuple[str, ...]] = ("float32", "int32")
+    fn = staticmethod(np.floor_divide)
+    quant: ClassVar[QuantRule] = QuantRule.FLOAT
+    sampled: ClassVar[tuple[str, ...]] = ("float32",)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """Also integers."""
+        yield from super().samples()
+        yield from integer_divisions(cls())
+
+
+@dataclass(frozen=True)
+class FloorMod(Binary):
+    """a - b * floor(a / b), with the sign of b."""
+
+    kind = "floor_mod"
+    onnx = ("Mod",)
+    tflite = ("FLOOR_MOD",)
+    options = "FloorModOptions"
+    fn = staticmethod(np.mod)
+    quant: ClassVar[QuantRule] = QuantRule.FLOAT
+    sampled: ClassVar[tuple[str, ...]] = ("float32",)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """Also integers."""
+        yield from super().samples()
+        yield from integer_divisions(cls())
+
+    @classmethod
+    def from_onnx(cls, node: OnnxNode) -> Value | list[Value]:
+        """fmod=1 takes the sign of a, which is not supported."""
+        if node.attrs.get("fmod", 0):
+            raise ValueError("fmod=1 is not supported")
+        return super().from_onnx(node)

@@ -1,0 +1,77 @@
+"""The parametric rectifier."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import ClassVar
+
+import numpy as np
+
+from edgec.ir import (
+    Array,
+    CEmitter,
+    OnnxNode,
+    Op,
+    TensorType,
+    TfliteCode,
+    Value,
+    edgetpu_rule,
+)
+from edgec.ops.binary import Binary, product_multiplier, scaled_struct
+from edgec.ops.fixed_point import multiply_by_quantized_multiplier, quantize_multiplier
+
+
+@dataclass(frozen=True)
+class PRelu(Binary):
+    """x where x >= 0, else alpha * x; alpha is broadcast to x."""
+
+    kind = "prelu"
+    onnx = ("PRelu",)
+    tflite = ("PRELU",)
+    fn = staticmethod(lambda x, alpha: np.where(x >= 0, x, x * alpha))
+    edgetpu: ClassVar[bool] = True
+    sampled: ClassVar[tuple[str, ...]] = ("float32",)
+
+    def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
+        """The type of x."""
+        (y,) = super().infer(*x)
+        if y.shape != x[0].shape:
+            raise ValueError(f"alpha {x[1]} does not fit {x[0]}")
+        return (y,)
+
+    def _multipliers(self, x: TensorType, alpha: TensorType, y: TensorType) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Of x and of alpha * x, the scales multiplied and divided in float32."""
+        identity = quantize_multiplier(float(np.float32(x.scale) / np.float32(y.scale)))
+        return identity, product_multiplier(x, alpha, y)
+
+    def ref_s8(self, a: Array, b: Array, at: TensorType, bt: TensorType, yt: TensorType) -> Array:
+        """tensorflow/lite/kernels/internal/reference/prelu.h."""
+        identity, product = self._multipliers(at, bt, yt)
+        a, b = a - at.zero_point, b - bt.zero_point
+        positive = multiply_by_quantized_multiplier(a, *identity)
+        negative = multiply_by_quantized_multiplier(a * b, *product)
+        return np.where(a >= 0, positive, negative) + np.int32(yt.zero_point)
+
+    def c_requant(self, c: CEmitter, a: TensorType, b: TensorType, y: TensorType) -> str:
+        """ek_add_t, of which y's multiplier is that of alpha * x."""
+        identity, product = self._multipliers(a, b, y)
+        return scaled_struct(c, (identity, (0, 0), product), (a, b, y), self.clamp(y))
+
+    @classmethod
+    def from_onnx(cls, node: OnnxNode) -> Value:
+        """Before opset 7 a vector of slopes belongs to axis 1."""
+        b, x, alpha = node.build, node.input(0), node.input(1)
+        if node.opset < 7 and alpha.const is not None and alpha.type.rank == 1 and alpha.type.size > 1:
+            alpha = b.const(alpha.const.reshape(-1, *(1,) * (x.type.rank - 2)), alpha.name)
+        return b.add(cls(), [x, alpha], node.name)
+
+    def to_tflite(self, op: Op) -> TfliteCode:
+        """Version 1 has no options."""
+        return TfliteCode("PRELU")
+
+    @edgetpu_rule(fix="share alpha over height and width: one value for each channel")
+    def _alpha_per_channel(self, op: Op) -> str | None:
+        """PRELU: alpha must be one value for each channel."""
+        alpha = op.inputs[1].type
+        return f"alpha {list(alpha.shape)}" if alpha.size != prod(alpha.shape[-1:]) else None
