@@ -15,7 +15,13 @@ from edgec.ir import Array, Builder, Graph, Sample, TensorType
 from edgec.toolchain.cc import Compiler
 
 FLOAT_TOLERANCE = 1e-5
-NO_REFERENCE = {"sum": "its reference kernel reads int8 as uint8", "elu": "it has none"}
+NO_REFERENCE = {
+    "sum": "its reference kernel reads int8 as uint8",
+    "elu": "it has none",
+    "ceil": "it has none",
+    "round": "it has none",
+    "depth_to_space": "it has none for int8",
+}
 """Ops for which LiteRT's builtin kernel is the law, and why."""
 
 

@@ -165,9 +165,12 @@ class Selu(Unary):
 
     kind = "selu"
     onnx = ("Selu",)
-    fn = staticmethod(
-        lambda x, alpha, gamma: x.dtype.type(gamma) * np.where(x > 0, x, x.dtype.type(alpha) * np.expm1(np.minimum(x, 0)))
-    )
+
+    @staticmethod
+    def fn(x: Array, alpha: float, gamma: float) -> Array:
+        """Both branches in the type of x."""
+        t = x.dtype.type
+        return np.asarray(t(gamma) * np.where(x > 0, x, t(alpha) * np.expm1(np.minimum(x, 0))))
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:

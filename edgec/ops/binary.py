@@ -40,7 +40,7 @@ _LEFT_SHIFT = 20  # headroom that TFLite's int8 add and sub give both inputs bef
 class Binary(OpDef):
     """y = fn(a, b), broadcast as numpy does. The kernel is `ek_<kind>_<type>`."""
 
-    fn: ClassVar[Callable[[Any, Any], Any]]
+    fn: ClassVar[Callable[..., Any]]
     options: ClassVar[str]
     """TFLite's options table."""
     quant: ClassVar[QuantRule] = QuantRule.FREE

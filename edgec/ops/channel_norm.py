@@ -24,7 +24,7 @@ from edgec.ir import (
 )
 from edgec.ir.opdef import Arg
 from edgec.ops.common import axis_of, suffix
-from edgec.ops.fixed_point import saturating_rounding_doubling_high_mul
+from edgec.ops.fixed_point import multiply_by_quantized_multiplier, saturating_rounding_doubling_high_mul
 from edgec.ops.norm import channels_last
 from edgec.ops.shape import transpose
 
@@ -35,9 +35,14 @@ _HALF_SQRT_2 = 1518500250  # with none
 
 @dataclass(frozen=True)
 class L2Norm(OpDef):
-    """x / max(sqrt(sum of x^2 over the last axis), eps). The int8 output has the scale 1/128 and zero point 0."""
+    """x / max(sqrt(sum of x^2 over the last axis), eps). The int8 output has the scale 1/128 and zero point 0.
+
+    The output's factor 128 goes into the shift of the last product, or (`uint8`, for models that came as uint8) into
+    its operand: that decides where it rounds. Both found by experiment on TFLite's reference kernels.
+    """
 
     eps: float = 1e-6
+    uint8: bool = False
 
     kind = "l2_norm"
     onnx = ("LpNormalization",)
@@ -60,10 +65,13 @@ class L2Norm(OpDef):
             return [(x[0] / np.maximum(norm, _F(self.eps))).astype(_F)]
         centred = x[0].astype(np.int32).reshape(-1, xt[0].shape[-1]) - xt[0].zero_point
         pairs = [inverse_sqrt(int(s)) for s in (centred.astype(np.int64) ** 2).sum(1)]
-        multiplier, shift = (np.array(part, np.int64)[:, None] for part in zip(*pairs, strict=True))
-        # rounded once, half up, unlike the convolutions' products (found by experiment)
-        y = (centred.astype(np.int64) * 128 * multiplier + (np.int64(1) << (30 - shift))) >> (31 - shift)
+        multiplier, shift = (np.array(part, np.int32)[:, None] for part in zip(*pairs, strict=True))
+        bits = self._operand_bits()
+        y = multiply_by_quantized_multiplier(centred << bits, multiplier, shift + 7 - bits)
         return [np.clip(y, -128, 127).astype(np.int8).reshape(xt[0].shape)]
+
+    def _operand_bits(self) -> int:
+        return 7 if self.uint8 else 0
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
@@ -81,7 +89,11 @@ class L2Norm(OpDef):
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
         """The last axis."""
-        op.build.write(cls(), [op.input(0)], op.outputs)
+        op.build.write(cls(uint8=op.uint8), [op.input(0)], op.outputs)
+
+    def tflite_needs_uint8(self, op: Op) -> bool:
+        """The int8 kernel rounds elsewhere."""
+        return self.uint8 and op.output.type.dtype == "int8"
 
     def to_tflite(self, op: Op) -> TfliteCode:
         """Version 2 is int8."""
@@ -92,7 +104,8 @@ class L2Norm(OpDef):
         """ek_l2_norm_<type>."""
         x = op.inputs[0].type
         zero = x.zero_point if x.dtype == "int8" else 0
-        spec = c.struct("ek_l2_norm_t", rows=x.size // max(1, x.shape[-1]), n=x.shape[-1], eps=self.eps, zero=zero)
+        n, bits = x.shape[-1], self._operand_bits()
+        spec = c.struct("ek_l2_norm_t", rows=x.size // max(1, n), n=n, eps=self.eps, zero=zero, bits=bits)
         return f"ek_l2_norm_{suffix(x)}({c.ptr(op.inputs[0])}, {c.ptr(op.output)}, {spec});"
 
     @classmethod
@@ -103,6 +116,7 @@ class L2Norm(OpDef):
             yield Sample(cls(), (Arg(TensorType(shape)),), label=label)
             x = TensorType(shape, "int8", Quant.per_tensor(0.05, -7))
             yield Sample(cls(), (Arg(x),), cls().fixed_quant(), f"{label}_s8")
+            yield Sample(cls(uint8=True), (Arg(x),), cls().fixed_quant(), f"{label}_uint8")
 
 
 def inverse_sqrt(value: int) -> tuple[int, int]:
@@ -115,7 +129,7 @@ def inverse_sqrt(value: int) -> tuple[int, int]:
         shift += 1
     pairs = (31 - value.bit_length()) // 2 - 1
     shift -= pairs
-    half = np.int32(((value << 2 * pairs) >> 1) + 1 >> 1)
+    half = np.array((((value << 2 * pairs) >> 1) + 1) >> 1, np.int32)
     mul = saturating_rounding_doubling_high_mul
     x: Array = np.array(1 << 28, np.int32)
     for _ in range(5):
@@ -127,7 +141,7 @@ def inverse_sqrt(value: int) -> tuple[int, int]:
 
 def _shifted(x: Array, bits: int) -> Array:
     """To the left, saturating."""
-    return np.clip(x.astype(np.int64) << bits, -(1 << 31), (1 << 31) - 1).astype(np.int32)
+    return np.asarray(np.clip(x.astype(np.int64) << bits, -(1 << 31), (1 << 31) - 1), np.int32)
 
 
 @dataclass(frozen=True)

@@ -35,9 +35,9 @@ def ints(array: Array | None) -> list[int] | None:
 
 
 def with_float_weights(op: TfliteOp, x: Value) -> list[Value]:
-    """The inputs of an operator with weights; those stored as integers beside a float image `x` as the floats they mean.
+    """The inputs of an operator with weights; beside a float image `x`, weights stored as integers become floats.
 
-    TFLite's kernels for such a mix quantize the image as they go; edgec computes in float, which is nearer to the model.
+    TFLite's kernels for such a mix quantize the image as they go; edgec computes in float, nearer to the model.
     """
 
     def real(v: Value) -> Value:

@@ -182,7 +182,7 @@ class Conv2D(_Conv):
 
     def accumulate(self, p: Array, w: Array) -> Array:
         """One matrix product per group."""
-        n, h, wd, c, kh, kw = p.shape
+        n, h, wd, c = p.shape[:4]
         o, depth = w.shape[0], w.shape[3]
         groups = c // depth
         out = np.empty((n, h, wd, o), np.result_type(p, w))
@@ -223,7 +223,8 @@ class Conv2D(_Conv):
         dilation = (o.dilationHFactor, o.dilationWFactor)
         pads = tflite_pads(o, (x.shape[1], x.shape[2]), (w.shape[1], w.shape[2]), dilation)
         act = TFLITE_ACTIVATIONS[o.fusedActivationFunction]
-        op.build.write(cls((o.strideH, o.strideW), pads, dilation, act, op.uint8), with_float_weights(op, op.input(0)), op.outputs)
+        spec = cls((o.strideH, o.strideW), pads, dilation, act, op.uint8)
+        op.build.write(spec, with_float_weights(op, op.input(0)), op.outputs)
 
     def to_tflite(self, op: Op) -> TfliteCode:
         """CONV_2D; version 3 is int8, 2 dilation in float and uint8."""
@@ -285,7 +286,8 @@ class DepthwiseConv2D(_Conv):
         dilation = (o.dilationHFactor, o.dilationWFactor)
         pads = tflite_pads(o, (x.shape[1], x.shape[2]), (w.shape[1], w.shape[2]), dilation)
         act = TFLITE_ACTIVATIONS[o.fusedActivationFunction]
-        op.build.write(cls((o.strideH, o.strideW), pads, dilation, act, op.uint8), with_float_weights(op, op.input(0)), op.outputs)
+        spec = cls((o.strideH, o.strideW), pads, dilation, act, op.uint8)
+        op.build.write(spec, with_float_weights(op, op.input(0)), op.outputs)
 
     def to_tflite(self, op: Op) -> TfliteCode:
         """DEPTHWISE_CONV_2D; version 3 is int8, 2 dilation."""

@@ -69,6 +69,10 @@ class Gather(_Picked):
         """numpy.take."""
         return [np.asarray(np.take(x[0], _inside(x[1], x[0].shape[self.axis]), self.axis))]
 
+    def permute(self, perm: tuple[int, ...], op: Op) -> OpDef | None:
+        """A list of indices keeps the rank, and the axis moves along."""
+        return Gather(perm.index(self.axis)) if op.inputs[1].type.rank == 1 else None
+
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
         """Constant indices in even steps are a slice."""

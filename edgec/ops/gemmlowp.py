@@ -30,7 +30,8 @@ _48_17, _MINUS_32_17 = 1515870810, -1010580540  # two integer bits
 
 def _shift_left(x: Array, bits: int) -> Array:
     """Saturating."""
-    return np.clip(np.asarray(x, np.int64) << bits, _LOW, _HIGH).astype(np.int32)
+    saturated: Array = np.clip(np.asarray(x, np.int64) << bits, _LOW, _HIGH)
+    return saturated.astype(np.int32)
 
 
 def exp_on_negative_values(a: Array, integer_bits: int = 5) -> Array:

@@ -88,9 +88,10 @@ class GridSample(OpDef):
         if span == 0:
             return np.zeros_like(place)
         beyond = np.where(place < low, low - place, np.maximum(place - high, _F(0))).astype(_F)
-        turns = np.trunc(beyond / span)
-        rest = beyond - turns * span
-        even = turns % 2 == 0
+        with np.errstate(invalid="ignore"):  # places may be infinite or not a number
+            turns = np.trunc(beyond / span)
+            rest = beyond - turns * span
+            even = turns % 2 == 0
         from_low, from_high = np.where(even, low + rest, high - rest), np.where(even, high - rest, low + rest)
         return np.where(place < low, from_low, np.where(place > high, from_high, place)).astype(_F)
 

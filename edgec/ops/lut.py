@@ -49,7 +49,7 @@ def clamp_table(low: float | None, high: float | None, x: TensorType, y: TensorT
     def bound(real: float | None, default: int) -> int:
         if real is None:
             return default
-        return int(np.clip(y.zero_point + int(round_half_away(_F32(real) / _F32(y.scale))), -128, 127))
+        return int(np.clip(y.zero_point + int(round_half_away(np.array(_F32(real) / _F32(y.scale)))), -128, 127))
 
     return clamp8(out, bound(low, -128), bound(high, 127))
 

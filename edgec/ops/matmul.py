@@ -155,7 +155,8 @@ class FullyConnected(OpDef):
             per_channel = Quant(scales, (0,) * o, 0)
             for name, quant in (("s8", Quant.per_tensor(0.02)), ("pc", per_channel), ("u8", Quant.per_tensor(0.02, 9))):
                 x = TensorType(size, "int8", Quant.per_tensor(0.05, -3))
-                of_bias = Quant(tuple(float(np.float32(0.05) * np.float32(s)) for s in quant.scale), (0,) * len(quant.scale), 0)
+                products = (float(np.float32(0.05) * np.float32(s)) for s in quant.scale)
+                of_bias = Quant(tuple(products), (0,) * len(quant.scale), 0)
                 tail = (Arg(TensorType((o,), "int32", of_bias), True),) if bias else ()
                 args = (Arg(x), Arg(TensorType((o, k), "int8", quant), True), *tail)
                 yield Sample(spec, args, Quant.per_tensor(0.09, 5), f"{label}_{name}")
@@ -189,7 +190,7 @@ def _scaled(b: Builder, x: Value, factor: float) -> Value:
         return x
     if x.const is not None:
         return b.const((x.const * np.float32(factor)).astype(np.float32), x.name)
-    return b.add(Mul(), [x, b.const(np.float32(factor), "factor")], x.name)
+    return b.add(Mul(), [x, b.const(np.array(factor, np.float32), "factor")], x.name)
 
 
 @dataclass(frozen=True)

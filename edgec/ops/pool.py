@@ -153,7 +153,7 @@ class _Pool(OpDef):
 
     @edgetpu_rule(fix="pad by a separate operation, or choose a size that the stride divides")
     def _same_or_valid_padding(self, op: Op) -> str | None:
-        """Padding must be none (VALID), or such that ceil(size / stride) windows fit with the odd element after (SAME)."""
+        """Padding must be none (VALID) or make ceil(size / stride) windows fit, the odd element after (SAME)."""
         return f"pads {self.pads}" if self.tflite_padding(op) is None else None
 
 
@@ -208,7 +208,7 @@ class AveragePool2D(_Pool):
     def counts(self, x: TensorType) -> Array:
         """[1, OH, OW, 1]: how many elements each window holds."""
         ones = np.ones((1, x.shape[1], x.shape[2], 1), np.int64)
-        return self.windows(ones, 1 if self.count_pads else 0).sum((4, 5))
+        return np.asarray(self.windows(ones, 1 if self.count_pads else 0).sum((4, 5)))
 
     def ref(self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]) -> list[Array]:
         """Float sums in float32; int8 sums exact. TFLite's reference AveragePool."""
@@ -218,10 +218,8 @@ class AveragePool2D(_Pool):
             return [clamp_float((total / count.astype(np.float32)).astype(np.float32), self.act)]
         zero = yt[0].zero_point if self.count_pads else 0
         total = self.windows(x[0].astype(np.int64), zero).sum((4, 5))
-        if self.uint8:
-            y = (total + count // 2) // count
-        else:
-            y = np.sign(total) * ((np.abs(total) + count // 2) // count)
+        upwards, away = (total + count // 2) // count, np.sign(total) * ((np.abs(total) + count // 2) // count)
+        y = upwards if self.uint8 else away
         return [np.clip(y, *activation_range(self.act, yt[0])).astype(yt[0].np_dtype)]
 
     @classmethod

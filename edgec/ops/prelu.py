@@ -11,11 +11,9 @@ import numpy as np
 from edgec.ir import (
     Array,
     CEmitter,
-    OnnxNode,
     Op,
     TensorType,
     TfliteCode,
-    Value,
     edgetpu_rule,
 )
 from edgec.ops.binary import Binary, product_multiplier, scaled_struct
@@ -57,14 +55,6 @@ class PRelu(Binary):
         """ek_add_t, of which y's multiplier is that of alpha * x."""
         identity, product = self._multipliers(a, b, y)
         return scaled_struct(c, (identity, (0, 0), product), (a, b, y), self.clamp(y))
-
-    @classmethod
-    def from_onnx(cls, node: OnnxNode) -> Value:
-        """Before opset 7 a vector of slopes belongs to axis 1."""
-        b, x, alpha = node.build, node.input(0), node.input(1)
-        if node.opset < 7 and alpha.const is not None and alpha.type.rank == 1 and alpha.type.size > 1:
-            alpha = b.const(alpha.const.reshape(-1, *(1,) * (x.type.rank - 2)), alpha.name)
-        return b.add(cls(), [x, alpha], node.name)
 
     def to_tflite(self, op: Op) -> TfliteCode:
         """Version 1 has no options."""

@@ -44,7 +44,7 @@ class Slice(OpDef):
 
     kind = "slice"
     onnx = ("Slice",)
-    tflite = ("SLICE", "STRIDED_SLICE")
+    tflite = ("SLICE", "STRIDED_SLICE", "REVERSE_V2")
     quant: ClassVar[QuantRule] = QuantRule.SAME
     edgetpu: ClassVar[bool] = True
 
@@ -91,9 +91,15 @@ class Slice(OpDef):
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
-        """SLICE (size -1: to the end) and STRIDED_SLICE with all its masks; the declared shape drops shrunk axes."""
+        """SLICE (size -1: to the end), REVERSE_V2, and STRIDED_SLICE with all its masks.
+
+        The declared shape drops shrunk axes.
+        """
         x, out = op.input(0), op.outputs[0]
-        if op.name == "SLICE":
+        if op.name == "REVERSE_V2":
+            axes = [axis_of(int(a), x.type.rank) for a in op.const(1).reshape(-1)]
+            ranges = {a: (x.type.shape[a] - 1, x.type.shape[a], -1) for a in axes}
+        elif op.name == "SLICE":
             begin, size = (op.const(i).reshape(-1).tolist() for i in (1, 2))
             ranges = {
                 i: (b, d - b if n < 0 else n, 1)

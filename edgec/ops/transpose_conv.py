@@ -1,4 +1,4 @@
-"""Transposed convolution: every input pixel adds its filter to the output. Image NHWC, weights OHWI as TFLite has them."""
+"""Transposed convolution: every input pixel adds its filter to the output. Image NHWC, weights OHWI as in TFLite."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MEDIAPIPE = "custom Convolution2DTransposeBias"
 
 @dataclass(frozen=True)
 class TransposeConv2D(OpDef):
-    """y[i * stride - pads + k] += x[i] * w[k]. Inputs: image, weights [O,KH,KW,C], bias [O] (int32 when quantized; optional).
+    """y[i * stride - pads + k] += x[i] * w[k]. Inputs: image, weights [O,KH,KW,C], optional bias [O] (int8: int32).
 
     The output has (size - 1) * stride + kernel - pads rows and columns; negative pads at the end add zeros there.
     """
@@ -131,7 +131,7 @@ class TransposeConv2D(OpDef):
             w, x, *bias = with_float_weights(op, op.input(2))[1:]
             stride, same = (o.strideH, o.strideW), o.padding == 0
             act = TFLITE_ACTIVATIONS[o.fusedActivationFunction]
-        size, out, kernel = (v.type.shape[1:3] for v in (x, op.outputs[0], w))
+        size, out, kernel = (_hw(v) for v in (x, op.outputs[0], w))
         top, _, left, _ = same_pads(out, kernel, stride, (1, 1)) if same else (0, 0, 0, 0)
         bottom, right = ((s - 1) * t + k - d for s, t, k, d in zip(size, stride, kernel, out, strict=True))
         spec = cls(stride, (top, bottom - top, left, right - left), act, op.uint8)
@@ -139,8 +139,8 @@ class TransposeConv2D(OpDef):
 
     def tflite_padding(self, op: Op) -> int | None:
         """TFLite's enum: a convolution with this padding must bring the output back to the input's size."""
-        ((h, w), (kh, kw)), (sh, sw) = (v.type.shape[1:3] for v in (op.output, op.inputs[1])), self.stride
-        before, size = (self.pads[0], self.pads[2]), op.inputs[0].type.shape[1:3]
+        (h, w), (kh, kw), size = _hw(op.output), _hw(op.inputs[1]), _hw(op.inputs[0])
+        (sh, sw), before = self.stride, (self.pads[0], self.pads[2])
         top, _, left, _ = same_pads((h, w), (kh, kw), self.stride, (1, 1))
         if before == (0, 0) and ((h - kh) // sh + 1, (w - kw) // sw + 1) == size:
             return 1
@@ -155,7 +155,7 @@ class TransposeConv2D(OpDef):
         options = {"padding": padding, "strideH": self.stride[0], "strideW": self.stride[1]}
         options["fusedActivationFunction"] = TFLITE_ACTIVATIONS.index(self.act)
         version = 4 if self.act != "none" else 3 if bias else 2 if x.type.dtype == "int8" else 1
-        inputs = (np.array(op.output.type.shape, np.int32), w, x, *bias)
+        inputs: tuple[Value | Array, ...] = (np.array(op.output.type.shape, np.int32), w, x, *bias)
         return TfliteCode("TRANSPOSE_CONV", ("TransposeConvOptions", options), version, inputs)
 
     def tflite_needs_uint8(self, op: Op) -> bool:
@@ -210,6 +210,11 @@ class TransposeConv2D(OpDef):
         return f"version {code.version}" if code is not None and code.version > 2 else None
 
 
+def _hw(v: Value) -> Pair:
+    """Height and width of an image or of weights."""
+    return v.type.shape[1], v.type.shape[2]
+
+
 def _ungrouped(node: OnnxNode, groups: int) -> Array:
     """Grouped weights [C,O/group,KH,KW] as dense ones [C,O,KH,KW] that are zero between groups."""
     w = node.const(1)
@@ -237,4 +242,3 @@ def _onnx_pads(node: OnnxNode, size: Pair, kernel: Pair, stride: Pair) -> Pads:
         before = total // 2 if auto == "SAME_UPPER" else total - total // 2
         pads += [before, total - before - extra[i]]
     return (pads[0], pads[1], pads[2], pads[3])
-

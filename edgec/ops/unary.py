@@ -168,7 +168,8 @@ _TPU = {"edgetpu": True}
 
 Relu = _row(
     "relu", lambda x: np.maximum(x, 0), "max(x, 0).",
-    onnx=("Relu",), tflite=("RELU",), versions=(1, 2), table=lambda self, x, y: lut.clamp_table(0.0, None, x, y), **_TPU,
+    onnx=("Relu",), tflite=("RELU",), versions=(1, 2),
+    table=lambda self, x, y: lut.clamp_table(0.0, None, x, y), **_TPU,
 )  # fmt: skip
 Relu6 = _row(
     "relu6", lambda x: np.clip(x, 0, 6), "min(max(x, 0), 6).", domain=(-8.0, 8.0),

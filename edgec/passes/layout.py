@@ -71,7 +71,7 @@ def _cheapest(layout: Storage) -> dict[Op, int] | None:
             is_side = layout.side[op.outputs[0]]
             wanted = is_side if prefer is None else prefer
             cost += is_side != wanted
-            graph.edge(*((nodes[op], SINK) if wanted == B else (SOURCE, nodes[op])), 1)
+            graph.edge(nodes[op] if wanted == B else SOURCE, SINK if wanted == B else nodes[op], 1)
     for cell, ends in _cells(layout).items():
         side = layout.side[cell]
         if ends.maker is not None:

@@ -19,7 +19,9 @@ MODELS = (
     "mp_selfie_land_f16", "omv_blazeface_i8", "omv_facelandmarks_i8", "person_detect_i8", "prisma_f32", "prisma_i8",
     "resnet8_f32", "resnet8_i8", "ultraface_rfb320_tflite", "vww96_f32", "vww96_i8",
 )  # fmt: skip
-SMALL = ("kws_dscnn_i8", "mnv1_025_128_u8", "omv_blazeface_i8", "person_detect_i8", "resnet8_i8", "resnet8_f32", "vww96_i8")
+SMALL = (
+    "kws_dscnn_i8", "mnv1_025_128_u8", "omv_blazeface_i8", "person_detect_i8", "resnet8_i8", "resnet8_f32", "vww96_i8",
+)  # fmt: skip
 TOLERANCE = 1e-4
 """Of the range of a float output."""
 

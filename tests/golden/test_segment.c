@@ -36,7 +36,7 @@ EK_OP void op0_conv2d(unsigned char *m, const void *const *in, void *const *out)
 
 EK_OP void op1_add(unsigned char *m, const void *const *in, void *const *out) { /* block/add */
     (void)m, (void)in, (void)out;
-    ek_add_s8(((int8_t *)(m + at_conv)), ((const int8_t *)in[0]), ((int8_t *)(m + at_sum)), &(const ek_nd_t){.dim = {1, 1, 1, 4, 4, 2}, .a = {0, 0, 0, 8, 2, 1}, .b = {0, 0, 0, 8, 2, 1}}, &(const ek_add_t){.a_zero = 3, .b_zero = 3, .y_zero = -1, .low = -128, .high = 127, .a_mul = 1073741824, .a_shift = 0, .b_mul = 1073741824, .b_shift = 0, .y_mul = 1533916908, .y_shift = -19});
+    ek_add_s8(((int8_t *)(m + at_conv)), ((const int8_t *)in[0]), ((int8_t *)(m + at_sum)), &(const ek_nd_t){.dim = {1, 1, 1, 1, 1, 32}, .a = {0, 0, 0, 0, 0, 1}, .b = {0, 0, 0, 0, 0, 1}}, &(const ek_add_t){.a_zero = 3, .b_zero = 3, .y_zero = -1, .low = -128, .high = 127, .a_mul = 1073741824, .a_shift = 0, .b_mul = 1073741824, .b_shift = 0, .y_mul = 1533916908, .y_shift = -19});
 }
 
 EK_OP void op3_transpose(unsigned char *m, const void *const *in, void *const *out) { /* block/add */

@@ -102,6 +102,7 @@ _SIZES = ((10, 14), (3, 4), (5, 9), (1, 1), (16, 16))
 
 
 def _resizes() -> Iterator[Node]:
+    attrs: dict[str, Any]
     for mode, (h, w) in itertools.product(_COORDINATES, _SIZES):
         sizes = i64(1, 3, h, w)
         yield Node(
@@ -172,6 +173,12 @@ def _norms() -> Iterator[Node]:
     yield Node("LayerNormalization", 17, [wide], [np.ones((4, 4), np.float32)], {"axis": 2})
 
 
+def _channel_norms() -> Iterator[Node]:
+    for axis in (1, -1):
+        yield Node("LpNormalization", 13, [IMAGE], attrs={"axis": axis, "p": 2})
+    yield Node("LRN", 13, [_RNG.normal(size=(1, 9, 4, 4)).astype(np.float32)], attrs={"size": 3, "alpha": 0.3})
+
+
 def _cases(*groups: Iterator[Node]) -> list[Any]:
     return [pytest.param(node, id=f"{i}-{node}") for group in groups for i, node in enumerate(group)]
 
@@ -181,7 +188,7 @@ def test_movement_is_onnxruntimes(node: Node) -> None:
     node.check(0.0)
 
 
-@pytest.mark.parametrize("node", _cases(_resizes(), _grids(), _norms()))
+@pytest.mark.parametrize("node", _cases(_resizes(), _grids(), _norms(), _channel_norms()))
 def test_resampling_is_onnxruntimes(node: Node) -> None:
     node.check()
 

@@ -32,6 +32,7 @@ def _strided(first: list[int], last: list[int], strides: list[int], x: Array = I
 
 def _slices() -> Iterator[Operator]:
     yield Operator("SLICE", [IMAGE, i32([0, 1, 2, 0]), i32([2, -1, 3, 2])], (1, 2))
+    yield Operator("REVERSE_V2", [IMAGE, i32([1])], (1,), options=("ReverseV2Options", {}))
     yield _strided([0, 1, 1, 0], [2, 5, -1, 3], [1, 2, 1, 1])
     yield _strided([1, 4, 5, 2], [0, 0, -100, 0], [-1, -2, -3, -1])
     yield _strided([9, 1, 1, 9], [9, 3, 9, 9], [1, 1, 2, 1], begin=0b1001, end=0b1101)
@@ -63,7 +64,7 @@ def _joins() -> Iterator[Operator]:
 def _pads() -> Iterator[Operator]:
     pads = i32([[0, 0], [1, 2], [0, 3], [2, 0]])
     for x, dtype in ((IMAGE, "float32"), (S8, "int8"), (U8, "uint8")):
-        scale = {} if dtype == "float32" else {0: ONE}
+        scale: dict[int, tuple[float, int]] = {} if dtype == "float32" else {0: ONE}
         out = ONE if scale else None
         yield Operator("PAD", [x, pads], (1,), (dtype,), None, scale, out)
         value = np.array(7, x.dtype)
@@ -92,6 +93,7 @@ def _picks() -> Iterator[Operator]:
 
 
 def _blocks() -> Iterator[Operator]:
+    options: tuple[str, dict[str, int]]
     for x, dtype in ((IMAGE[:1, :4], "float32"), (S8, "int8")):
         scale, out = ({0: ONE}, ONE) if dtype == "int8" else ({}, None)
         yield Operator("SPACE_TO_DEPTH", [x], (), (dtype,), ("SpaceToDepthOptions", {"blockSize": 2}), scale, out)
@@ -126,11 +128,24 @@ def _casts() -> Iterator[Operator]:
     yield Operator("CAST", [np.arange(5, dtype=np.int64)], (), ("float32",), ("CastOptions", {}))
 
 
+def _norms() -> Iterator[Operator]:
+    wide = _RNG.integers(-128, 128, (30, 200)).astype(np.int8)
+    options = ("L2NormOptions", {"fusedActivationFunction": 0})
+    yield Operator("L2_NORMALIZATION", [IMAGE], options=options)
+    yield Operator("L2_NORMALIZATION", [wide], (), ("int8",), options, {0: ONE}, (1 / 128, 0))
+    unsigned = (wide.view(np.uint8) ^ 128).astype(np.uint8)
+    yield Operator("L2_NORMALIZATION", [unsigned], (), ("uint8",), options, {0: (0.1, 120)}, (1 / 128, 128))
+    fields = {"radius": 1, "bias": 1.5, "alpha": 0.3, "beta": 0.75}
+    yield Operator("LOCAL_RESPONSE_NORMALIZATION", [IMAGE], options=("LocalResponseNormalizationOptions", fields))
+
+
 def _cases(*groups: Iterator[Operator]) -> list[Any]:
     return [pytest.param(op, id=f"{i}-{op}") for group in groups for i, op in enumerate(group)]
 
 
-@pytest.mark.parametrize("op", _cases(_slices(), _joins(), _pads(), _picks(), _blocks(), _resizes(), _casts()))
+@pytest.mark.parametrize(
+    "op", _cases(_slices(), _joins(), _pads(), _picks(), _blocks(), _resizes(), _casts(), _norms())
+)
 def test_is_the_reference_kernels(op: Operator) -> None:
     op.check()
 

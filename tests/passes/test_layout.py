@@ -12,6 +12,7 @@ from edgec.ir import Graph, Quant, Value
 from edgec.ops.binary import Add, Mul
 from edgec.ops.concat import Concat
 from edgec.ops.conv import Conv2D
+from edgec.ops.gather import Gather
 from edgec.ops.matmul import FullyConnected
 from edgec.ops.pad import Pad
 from edgec.ops.pool import AveragePool2D
@@ -106,6 +107,13 @@ def test_joins_slices_and_borders_move_along() -> None:
     y = b.add(Concat(1), [halves[1], b.add(Relu(), [halves[0]]), x])
     y = b.add(Pad(((0, 0), (0, 1), (1, 0), (0, 2)), "reflect"), [y])
     check = settled(b.done(conv(b, y))).same()
+    assert "transpose" not in body(check)
+
+
+def test_channels_that_are_picked_move_along() -> None:
+    b = Chain()
+    picked = b.add(Gather(1), [conv(b, b.x(1, 3, 8, 8)), b.const(np.array([3, 0, 2, 0], np.int32))])
+    check = settled(b.done(conv(b, picked))).same()
     assert "transpose" not in body(check)
 
 

@@ -7,6 +7,7 @@ typedef struct {
     int rows, n;
     float eps;
     int32_t zero;
+    int bits; /* of the output's factor 128 = 2^7: how many go into the operand; the rest into the shift */
 } ek_l2_norm_t;
 
 EK_KERNEL void ek_l2_norm_f32(const float *x, float *y, const ek_l2_norm_t *p) {
@@ -48,8 +49,7 @@ EK_KERNEL void ek_l2_norm_s8(const int8_t *x, int8_t *y, const ek_l2_norm_t *p) 
         int shift;
         const int32_t multiplier = ek_inverse_sqrt(sum, &shift);
         for (int i = 0; i < p->n; i++) {
-            /* rounded once, half up, unlike the products of convolutions */
-            const int64_t v = (128 * (int64_t)(x[i] - p->zero) * multiplier + (1LL << (30 - shift))) >> (31 - shift);
+            const int32_t v = ek_multiply((x[i] - p->zero) * (1 << p->bits), multiplier, shift + 7 - p->bits);
             y[i] = (int8_t)EK_CLAMP(v, -128, 127);
         }
     }

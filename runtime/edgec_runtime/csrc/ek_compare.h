@@ -1,0 +1,54 @@
+/* Comparisons, logic, and the choice between two values; a bool is a byte of 0 or 1. */
+#ifndef EK_COMPARE_H
+#define EK_COMPARE_H
+#include "ek_binary.h"
+
+EK_BINARY(ek_equal_f32, float, uint8_t, u == v)
+EK_BINARY(ek_equal_s32, int32_t, uint8_t, u == v)
+EK_BINARY(ek_equal_s64, int64_t, uint8_t, u == v)
+EK_BINARY(ek_not_equal_f32, float, uint8_t, u != v)
+EK_BINARY(ek_not_equal_s32, int32_t, uint8_t, u != v)
+EK_BINARY(ek_not_equal_s64, int64_t, uint8_t, u != v)
+EK_BINARY(ek_less_f32, float, uint8_t, u < v)
+EK_BINARY(ek_less_s32, int32_t, uint8_t, u < v)
+EK_BINARY(ek_less_s64, int64_t, uint8_t, u < v)
+EK_BINARY(ek_less_equal_f32, float, uint8_t, u <= v)
+EK_BINARY(ek_less_equal_s32, int32_t, uint8_t, u <= v)
+EK_BINARY(ek_less_equal_s64, int64_t, uint8_t, u <= v)
+EK_BINARY(ek_greater_f32, float, uint8_t, u > v)
+EK_BINARY(ek_greater_s32, int32_t, uint8_t, u > v)
+EK_BINARY(ek_greater_s64, int64_t, uint8_t, u > v)
+EK_BINARY(ek_greater_equal_f32, float, uint8_t, u >= v)
+EK_BINARY(ek_greater_equal_s32, int32_t, uint8_t, u >= v)
+EK_BINARY(ek_greater_equal_s64, int64_t, uint8_t, u >= v)
+EK_BINARY(ek_logical_and_u8, uint8_t, uint8_t, u && v)
+EK_BINARY(ek_logical_or_u8, uint8_t, uint8_t, u || v)
+EK_BINARY(ek_logical_xor_u8, uint8_t, uint8_t, !u != !v)
+
+EK_KERNEL void ek_logical_not_u8(const uint8_t *x, uint8_t *y, int n) {
+    for (int i = 0; i < n; i++) y[i] = !x[i];
+}
+
+/* As ek_nd_t, with the strides of the condition. */
+typedef struct {
+    int dim[6], c[6], a[6], b[6];
+} ek_where_t;
+
+#define EK_WHERE(NAME, T)                                                                                    \
+    EK_KERNEL void NAME(const uint8_t *c, const T *a, const T *b, T *y, const ek_where_t *nd) {              \
+        EK_FOR_ND(nd->dim, i, j, k, l, m) {                                                                  \
+            const uint8_t *pc = c + EK_AT_ND(nd->c, i, j, k, l, m);                                          \
+            const T *pa = a + EK_AT_ND(nd->a, i, j, k, l, m), *pb = b + EK_AT_ND(nd->b, i, j, k, l, m);      \
+            for (int o = 0; o < nd->dim[5]; o++) {                                                           \
+                const T u = pa[(ptrdiff_t)o * nd->a[5]], v = pb[(ptrdiff_t)o * nd->b[5]];                    \
+                *y++ = pc[(ptrdiff_t)o * nd->c[5]] ? u : v;                                                  \
+            }                                                                                                \
+        }                                                                                                    \
+    }
+EK_WHERE(ek_where_f32, float)
+EK_WHERE(ek_where_s8, int8_t)
+EK_WHERE(ek_where_u8, uint8_t)
+EK_WHERE(ek_where_s32, int32_t)
+EK_WHERE(ek_where_s64, int64_t)
+
+#endif

@@ -1,0 +1,127 @@
+"""The whole line on the fixtures: a file in, a verified bundle out, the right answers here and on an emulated Pi."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from edgec_devices import device_for
+from edgec_runtime import Bundle, Session
+
+import edgec
+from edgec import compiler
+from edgec.emit.c import CSource, segment_source
+from edgec.errors import EdgecError
+from edgec.ir import Array, Graph
+
+FIXTURES = Path(__file__).parents[2] / "fixtures"
+DIGITS = FIXTURES / "digits" / "digits.onnx"
+CALIBRATION = FIXTURES / "digits" / "digits_calibration.npz"
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def digits() -> tuple[Array, Array]:
+    """64 held-out pictures [64,1,32,32] and their labels."""
+    data = np.load(FIXTURES / "digits" / "digits_test.npz")
+    return data["x"].astype(np.float32), data["y"]
+
+
+def accuracy(bundle: Path, digits: tuple[Array, Array]) -> float:
+    with Session(bundle) as session:
+        guesses = [session.run({"input": x[None]})["output"].argmax() for x in digits[0]]
+    return float(np.mean(np.array(guesses) == digits[1]))
+
+
+def test_float_and_int8_classify_as_trained(tmp_path: Path, digits: tuple[Array, Array]) -> None:
+    edgec.compile(DIGITS, "host", tmp_path / "f.edgec")
+    done = edgec.compile(DIGITS, "pi4+coral", tmp_path / "q.edgec", calibrate=CALIBRATION)
+    assert accuracy(tmp_path / "f.edgec", digits) >= 0.97
+    assert accuracy(tmp_path / "q.edgec", digits) >= 0.97
+    assert done.verification.quantized
+    assert done.verification.whole["output"].cosine > 0.99
+    assert "verified output output against the float model" in done.summary()
+
+
+def test_the_same_inputs_give_the_same_bytes(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        edgec.compile(DIGITS, "pi4", tmp_path / f"{name}.edgec")
+    assert (tmp_path / "a.edgec").read_bytes() == (tmp_path / "b.edgec").read_bytes()
+
+
+@pytest.mark.arm
+@pytest.mark.parametrize("board", ["pi-zero2", "pi4/linux-armv7", "pi5"])
+def test_an_emulated_board_gives_the_local_answer(tmp_path: Path, board: str, digits: tuple[Array, Array]) -> None:
+    path = tmp_path / "d.edgec"
+    edgec.compile(DIGITS, board.split("/")[0], path)
+    sample = {"input": digits[0][:1]}
+    with Bundle.open(path) as bundle, Session(bundle) as session:
+        there, here = device_for(f"emulated:{board}").run(bundle, sample), session.run(sample)
+    np.testing.assert_allclose(there["output"], here["output"], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.arm
+def test_the_image_network_crosses_between_edge_tpu_and_cpu(tmp_path: Path) -> None:
+    path = tmp_path / "cartoon.edgec"
+    model = FIXTURES / "cartoon" / "cartoon.onnx"
+    edgec.compile(model, "pi4+coral", path, calibrate=FIXTURES / "photos", preprocess="0_1")
+    with Bundle.open(path) as bundle:
+        places = [s.place for s in bundle.manifest.segments]
+        assert places == ["cpu", "edgetpu", "cpu", "edgetpu", "cpu"]
+        sample = {"input": np.random.default_rng(0).random((1, 3, 192, 192), np.float32)}
+        results = [device_for("emulated:pi4").run(bundle, sample)["output"]]
+        for tpu in ("c", "interpreter"):
+            with Session(bundle, tpu=tpu) as session:
+                results.append(session.run(sample)["output"])
+        result = device_for("emulated:pi4").bench(bundle)
+    assert result.estimated
+    assert [s.place for s in result.segments] == places
+    assert "est." in result.table()
+    # the middle is float: its last bits may differ between machines' libm, which moves an int8 step at most
+    for other in results[1:]:
+        np.testing.assert_allclose(results[0], other, atol=1.5 / 255)
+
+
+def test_a_wrong_kernel_leaves_no_bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(graph: Graph, name: str) -> CSource:
+        source = segment_source(graph, name)
+        assert ".sh = 1" in source.text
+        return replace(source, text=source.text.replace(".low = 0.0f", ".low = 0.5f", 1))
+
+    monkeypatch.setattr(compiler, "segment_source", broken)
+    with pytest.raises(EdgecError, match="verification failed: seg0 as C") as e:
+        edgec.compile(DIGITS, "host", tmp_path / "d.edgec")
+    assert e.value.exit_code == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_calibration_unlike_its_use_is_refused(tmp_path: Path) -> None:
+    np.savez(tmp_path / "c.npz", input=np.zeros((2, 1, 32, 32), np.float32))
+    np.savez(tmp_path / "c.npz", input=np.load(CALIBRATION)["input"][:2] * 1e-3)
+    done = edgec.compile(DIGITS, "pi4+coral", tmp_path / "d.edgec", calibrate=tmp_path / "c.npz")
+    assert done.verification.samples == 2
+
+
+def test_passes_can_be_switched_off_and_dumped(tmp_path: Path) -> None:
+    from edgec.compiler import compile_model
+    from edgec.lowering import Options
+
+    path = tmp_path / "d.edgec"
+    everything = compile_model(DIGITS, output=path, dump=["after=fold_batch_norm"])
+    assert len(list(tmp_path.glob("d.*-fold_batch_norm.txt"))) >= 1
+    less = compile_model(DIGITS, output=path, options=Options(disable=["fold_batch_norm", "fuse_activation"]))
+    assert len(less.lowered.graph.ops) > len(everything.lowered.graph.ops)
+    assert not less.verification.failures
+
+
+def test_explain_agrees_with_what_is_compiled(tmp_path: Path) -> None:
+    report = edgec.explain(DIGITS, "pi4+coral", calibrate=CALIBRATION)
+    edgec.compile(DIGITS, "pi4+coral", tmp_path / "d.edgec", calibrate=CALIBRATION)
+    segments = json.loads(zipfile.ZipFile(tmp_path / "d.edgec").read("manifest.json"))["segments"]
+    assert [(s.name, s.place, s.macs) for s in report.segments] == [(s["name"], s["place"], s["macs"]) for s in segments]
+    assert all(row.refusals for row in report.ops if row.place == "cpu")
