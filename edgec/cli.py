@@ -10,11 +10,14 @@ import tempfile
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from edgec.errors import EdgecError, InputError
+
+if TYPE_CHECKING:
+    from edgec.lowering import Options
 
 _MODEL = click.argument("model", type=click.Path(path_type=Path))
 _BUNDLE = click.argument("bundle", type=click.Path(path_type=Path))
@@ -49,6 +52,7 @@ def _lowering_options(fn: Callable[..., Any]) -> Callable[..., Any]:
             ),
             click.option("--preprocess", help="how photos become inputs: 0_1, m1_1, 0_255, imagenet, … (+bgr)"),
             click.option("--input-shape", multiple=True, metavar="NAME=1x3x224x224", help="freeze a dynamic input"),
+            click.option("--min-cosine", default=0.9, show_default=True, help="how like the float model int8 must be"),
             click.option("--disable-pass", multiple=True, metavar="NAME", help="switch an optimisation pass off"),
         ]
     ):
@@ -160,11 +164,13 @@ def _options(
     calibrate: Path | None,
     preprocess: str | None,
     input_shape: tuple[str, ...],
+    min_cosine: float,
     disable_pass: tuple[str, ...],
-) -> Any:
+) -> Options:
     from edgec.lowering import Options
 
-    return Options(target, calibrate, preprocess, dict(map(_parse_shape, input_shape)), disable_pass)
+    shapes = dict(map(_parse_shape, input_shape))
+    return Options(target, calibrate, preprocess, shapes, disable_pass, min_cosine)
 
 
 def _parse_shape(text: str) -> tuple[str, tuple[int, ...]]:

@@ -84,7 +84,7 @@ def compile_model(
     files = _files(texts, sources, tflites, edgetpu, binaries)
     manifest = _manifest(lowered, sources, tensors, files, names)
     say("verifying")
-    checked = _verify(manifest, files, lowered)
+    checked = _verify(manifest, files, lowered, options.min_cosine if lowered.quantized else None)
     write_bundle(path, {**manifest, "verification": checked.to_json()}, files)
     say("")
     return Compiled(path, lowered, sources, checked, edgetpu)
@@ -183,7 +183,9 @@ def _quant(q: Quant | None) -> dict[str, Any] | None:
     return None if q is None else {"scale": list(q.scale), "zero_point": list(q.zero_point), "axis": q.axis}
 
 
-def _verify(manifest: Mapping[str, Any], files: Mapping[str, bytes], lowered: Lowered) -> Verification:
+def _verify(
+    manifest: Mapping[str, Any], files: Mapping[str, bytes], lowered: Lowered, min_cosine: float | None
+) -> Verification:
     """Run a bundle written aside on the samples. Raises EdgecError when something does not agree."""
     with tempfile.TemporaryDirectory(prefix="edgec-verify-") as tmp:
         aside = Path(tmp) / "model.edgec"
@@ -195,10 +197,12 @@ def _verify(manifest: Mapping[str, Any], files: Mapping[str, bytes], lowered: Lo
                 lowered.imported,
                 lowered.samples[:VERIFY_SAMPLES],
                 lowered.samples_source,
-                lowered.quantized,
+                min_cosine,
             )
     if not checked.ok:
-        hint = "calibrate with pictures like those of its use" if lowered.quantized else "report it with the model"
+        hint = "report it with the model"
+        if lowered.quantized:
+            hint = "calibrate with more pictures like those of its use, or accept less with --min-cosine"
         raise EdgecError(f"verification failed: {'; '.join(checked.failures)}", at=lowered.graph.name, hint=hint)
     return checked
 

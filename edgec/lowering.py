@@ -21,6 +21,9 @@ from edgec.quantize.quantize import assumed, is_quantized, quantize
 CALIBRATION_SAMPLES = 100
 """At most so many are used: ranges hardly change beyond."""
 
+_NOT_FOR_CORAL = ("recognize_activations",)
+"""The Edge TPU has the parts of a hard-swish, multiplication, addition and relu6, but not the whole."""
+
 Dump = Callable[[str, Graph], None]
 Progress = Callable[[str], None]
 
@@ -31,6 +34,7 @@ class Options:
 
     target: "host", "pi4", "pi4+coral", …. calibrate: a folder of photos or an .npz; given, a float model becomes int8.
     preprocess: how photos become inputs (see quantize/preprocess.py). disable: names of passes to leave out.
+    min_cosine: a quantized model whose outputs are less like the float model's than this is refused.
     """
 
     target: str = "host"
@@ -38,6 +42,7 @@ class Options:
     preprocess: str | None = None
     input_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     disable: Sequence[str] = ()
+    min_cosine: float = 0.9
 
 
 @dataclass(frozen=True)
@@ -71,7 +76,8 @@ def lower(
     if dump is not None:
         dump("import", imported)
     say("optimising")
-    graph = optimize(imported.copy(), options.disable, dump)
+    disable = {*options.disable, *(_NOT_FOR_CORAL if target.coral else ())}
+    graph = optimize(imported.copy(), disable, dump)
     samples, source = _samples(imported, options, preprocess)
     float_model = not is_quantized(graph)
     calibrated = float_model and options.calibrate is not None
@@ -80,7 +86,7 @@ def lower(
         say("quantizing")
         graph = quantize(graph, samples) if calibrated else assumed(graph)
         verify(graph, "quantized")
-        graph = optimize(graph, options.disable, dump)
+        graph = optimize(graph, disable, dump)
         if dump is not None:
             dump("quantize", graph)
     say("partitioning")

@@ -50,7 +50,7 @@ class Quantize(OpDef):
         else:
             multiplier = quantize_multiplier(xt[0].scale / t.scale)
             centred = x[0].astype(np.int32) - xt[0].zero_point
-            y = (multiply_by_quantized_multiplier(centred, *multiplier).astype(np.int64) + t.zero_point)
+            y = multiply_by_quantized_multiplier(centred, *multiplier).astype(np.int64) + t.zero_point
         return [np.clip(y, info.min, info.max).astype(self.dtype)]
 
     @classmethod

@@ -27,7 +27,7 @@ class Agreement:
 
     def __str__(self) -> str:
         top1 = "" if self.top1 is None else f", top-1 {100 * self.top1:.0f} %"
-        return f"cosine {self.cosine:.5f}, SQNR {self.sqnr_db:.1f} dB{top1} ({self.samples} samples)"
+        return f"cosine {self.cosine:.5f}, SQNR {self.sqnr_db:.1f} dB{top1}"
 
 
 def cosine(a: Array, b: Array) -> float:

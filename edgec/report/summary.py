@@ -62,9 +62,10 @@ def _edgetpu_compiler(lowered: Lowered, results: Mapping[str, CompiledSegment]) 
 
 
 def _checks(checked: Verification) -> Iterator[str]:
+    samples = f"{checked.samples} sample{'s' * (checked.samples > 1)}"
     for c in checked.segments:
         near = f"within {c.error:.2g} of interp ({c.limit:.2g} allowed)"
         exact = near if c.error else "equal to interp, bit for bit"
-        yield f"verified {c.segment} as {c.how} on {checked.samples} sample{'s' * (checked.samples > 1)} of {checked.source}: {exact}"
+        yield f"verified {c.segment} as {c.how} on {samples} of {checked.source}: {exact}"
     for name, agreement in checked.whole.items():
         yield f"verified output {name} against the {'float ' if checked.quantized else ''}model: {agreement}"

@@ -17,6 +17,7 @@ from edgec import compiler
 from edgec.emit.c import CSource, segment_source
 from edgec.errors import EdgecError
 from edgec.ir import Array, Graph
+from edgec.lowering import Options
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 DIGITS = FIXTURES / "digits" / "digits.onnx"
@@ -100,21 +101,18 @@ def test_a_wrong_kernel_leaves_no_bundle(tmp_path: Path, monkeypatch: pytest.Mon
     assert list(tmp_path.iterdir()) == []
 
 
-def test_calibration_unlike_its_use_is_refused(tmp_path: Path) -> None:
-    np.savez(tmp_path / "c.npz", input=np.zeros((2, 1, 32, 32), np.float32))
-    np.savez(tmp_path / "c.npz", input=np.load(CALIBRATION)["input"][:2] * 1e-3)
-    done = edgec.compile(DIGITS, "pi4+coral", tmp_path / "d.edgec", calibrate=tmp_path / "c.npz")
-    assert done.verification.samples == 2
+def test_a_quantized_model_too_unlike_its_original_is_refused(tmp_path: Path) -> None:
+    options = Options("pi4+coral", CALIBRATION, min_cosine=0.9999999)
+    with pytest.raises(EdgecError, match=r"cosine 0\.\d+ with the float model, 0.9999999 needed"):
+        compiler.compile_model(DIGITS, output=tmp_path / "d.edgec", options=options)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_passes_can_be_switched_off_and_dumped(tmp_path: Path) -> None:
-    from edgec.compiler import compile_model
-    from edgec.lowering import Options
-
     path = tmp_path / "d.edgec"
-    everything = compile_model(DIGITS, output=path, dump=["after=fold_batch_norm"])
+    everything = compiler.compile_model(DIGITS, output=path, dump=["after=fold_batch_norm"])
     assert len(list(tmp_path.glob("d.*-fold_batch_norm.txt"))) >= 1
-    less = compile_model(DIGITS, output=path, options=Options(disable=["fold_batch_norm", "fuse_activation"]))
+    less = compiler.compile_model(DIGITS, output=path, options=Options(disable=["fold_batch_norm", "fuse_activation"]))
     assert len(less.lowered.graph.ops) > len(everything.lowered.graph.ops)
     assert not less.verification.failures
 
@@ -123,5 +121,7 @@ def test_explain_agrees_with_what_is_compiled(tmp_path: Path) -> None:
     report = edgec.explain(DIGITS, "pi4+coral", calibrate=CALIBRATION)
     edgec.compile(DIGITS, "pi4+coral", tmp_path / "d.edgec", calibrate=CALIBRATION)
     segments = json.loads(zipfile.ZipFile(tmp_path / "d.edgec").read("manifest.json"))["segments"]
-    assert [(s.name, s.place, s.macs) for s in report.segments] == [(s["name"], s["place"], s["macs"]) for s in segments]
+    assert [(s.name, s.place, s.macs) for s in report.segments] == [
+        (s["name"], s["place"], s["macs"]) for s in segments
+    ]
     assert all(row.refusals for row in report.ops if row.place == "cpu")

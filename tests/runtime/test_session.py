@@ -282,7 +282,7 @@ def test_both_packages_are_asked_for_reference_kernels(monkeypatch: pytest.Monke
         ({"image": np.zeros((1, 3, 4, 4), np.uint8)}, "not (1, 3, 4, 4)", "reshape"),
     ],
 )
-def test_bad_inputs(bundle_path: Path, inputs: Any, what: str, hint: str) -> None:  # noqa: ANN401
+def test_bad_inputs(bundle_path: Path, inputs: Any, what: str, hint: str) -> None:
     with Session(bundle_path) as s, pytest.raises(InputError) as e:
         s.run(inputs)
     assert what in e.value.what

@@ -14,12 +14,11 @@ typedef struct {
     EK_KERNEL void NAME(const T *x, T *y, const ek_gather_t *p) {                            \
         EK_FOR_ND(p->dim, i, j, k, l, m) {                                                   \
             const T *row = x + EK_AT_ND(p->stride, i, j, k, l, m);                           \
-            if (p->stride[5] == 1) {                                                         \
+            if (p->stride[5] == 1)                                                           \
                 memcpy(y, row, (size_t)p->dim[5] * sizeof(T));                               \
-                y += p->dim[5];                                                              \
-            } else {                                                                         \
-                for (int o = 0; o < p->dim[5]; o++) *y++ = row[(ptrdiff_t)o * p->stride[5]]; \
-            }                                                                                \
+            else                                                                             \
+                for (int o = 0; o < p->dim[5]; o++) y[o] = row[(ptrdiff_t)o * p->stride[5]]; \
+            y += p->dim[5];                                                                  \
         }                                                                                    \
     }
 EK_GATHER(ek_gather_f32, float)
