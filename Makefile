@@ -34,7 +34,7 @@ lint:
 	$(BIN)/ruff check .
 
 types:
-	$(BIN)/mypy edgec partitioner/edgec_partitioner runtime/edgec_runtime devices/edgec_devices
+	$(BIN)/mypy edgec partitioner/edgec_partitioner runtime/edgec_runtime devices/edgec_devices tests
 
 fast:
 	$(BIN)/python -m pytest -n 2 -rs -m "not slow and not arm and not shared"

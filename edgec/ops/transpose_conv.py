@@ -203,7 +203,7 @@ class TransposeConv2D(OpDef):
         """TRANSPOSE_CONV: padding must be TFLite's SAME or VALID."""
         return f"pads {self.pads}" if self.tflite_padding(op) is None else None
 
-    @edgetpu_rule(fix="let edgec quantize the float model: it makes the bias and the activation operations of their own")
+    @edgetpu_rule(fix="quantize the float model with edgec: bias and activation become operations of their own")
     def _old_version(self, op: Op) -> str | None:
         """TRANSPOSE_CONV: at most version 2, which has neither a bias nor an activation."""
         code = self.to_tflite(op)

@@ -23,6 +23,7 @@ FLAGS = (
     "-Werror",
     "-fPIC",
     "-fvisibility=hidden",
+    "-fno-strict-aliasing",  # the arena's bytes are floats now and integers later
     "-ffp-contract=off",  # the same float32 results on every ISA: no fused multiply-add behind our back
     "-fno-math-errno",  # lets sqrt and rounding become instructions; no result changes
 )

@@ -1,14 +1,12 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
 from edgec_runtime import Bundle, write_bundle
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "runtime"))  # for tiny_model
-import tiny_model
+from tests.runtime import tiny_model
 
 
 @pytest.fixture(autouse=True)

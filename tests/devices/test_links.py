@@ -9,10 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import tiny_model
 from edgec_devices import device_for, plugin
 from edgec_devices.links import emulated
 from edgec_runtime import Bundle, DeviceError, InputError, ToolError, write_bundle
+
+from tests.runtime import tiny_model
 
 pytestmark = [pytest.mark.cc, pytest.mark.arm]
 

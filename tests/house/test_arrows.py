@@ -12,7 +12,15 @@ ROOT = Path(__file__).parents[2]
 # Each layer may import itself and whatever stands after it.
 LAYERS = [
     ["edgec.cli", "edgec.demo", "edgec.__main__"],
-    ["edgec", "edgec.compiler", "edgec.explain", "edgec.lowering", "edgec.report", "edgec.running", "edgec.verification"],
+    [
+        "edgec",
+        "edgec.compiler",
+        "edgec.explain",
+        "edgec.lowering",
+        "edgec.report",
+        "edgec.running",
+        "edgec.verification",
+    ],
     ["edgec_devices", "edgec.emit", "edgec.toolchain"],
     ["edgec.quantize", "edgec.passes", "edgec.frontends"],
     ["edgec_partitioner"],

@@ -12,7 +12,7 @@ from edgec.ir.text import ParseError
 from edgec.ops.binary import Add
 from edgec.ops.shape import Reshape
 
-_names = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=12)
+_names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
 _scales = st.floats(2.0**-20, 1024.0, width=32)
 _quants = st.builds(lambda s, z: Quant.per_tensor(s, z), _scales, st.integers(-128, 127))
 

@@ -16,7 +16,8 @@ def test_its_result_is_seen_by_the_next_op(perm: tuple[int, ...]) -> None:
     """gcc 12 at -O1 once dropped the call: both of its tensors lie in the arena."""
     b = Builder("chain")
     x = b.input("x", TensorType((1, 48, 48, 2)))
-    y = b.add(Transpose(perm), [b.add(Add(), [x, x], "doubled")], "moved")
+    doubled = b.add(Add(), [x, x], "doubled")
+    y = b.add(Transpose(perm), [b.add(Add(), [doubled, doubled], "fourfold")], "moved")
     b.graph.outputs = [b.add(Add(), [y, y], "y")]
     inputs = random_inputs(b.graph)
     assert_agree(run_c(b.graph, inputs), interp(b.graph, inputs))

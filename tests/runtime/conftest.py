@@ -3,9 +3,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import tiny_model
 from edgec_runtime import write_bundle
-from tiny_tflite import relu_tflite
+
+from tests.runtime import tiny_model
+from tests.runtime.tiny_tflite import relu_tflite
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from edgec_runtime.interpreters import Interpreter
 from numpy.typing import NDArray
-from tiny_model import SHAPE, ZERO
+
+from tests.runtime.tiny_model import SHAPE, ZERO
 
 Array = NDArray[Any]
 

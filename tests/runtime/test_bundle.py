@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tiny_model
 from edgec_runtime import Bundle, BundleError, write_bundle
 from edgec_runtime import bundle as bundle_module
 from edgec_runtime.cache import extract
+
+from tests.runtime import tiny_model
 
 
 @pytest.fixture

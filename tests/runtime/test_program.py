@@ -8,10 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import tiny_model
 from edgec_runtime import noise_inputs
 from edgec_runtime.manifest import check_manifest
 from edgec_runtime.stats import Summary
+
+from tests.runtime import tiny_model
 
 pytestmark = pytest.mark.cc
 

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tiny_model
 from edgec_runtime import (
     Bundle,
     BundleError,
@@ -28,8 +27,10 @@ from edgec_runtime import (
     write_bundle,
 )
 from edgec_runtime.interpreters import find_interpreter, interpreter_factory, load_edgetpu
-from fake_interpreter import FakeInterpreter
-from tiny_tflite import relu_tflite
+
+from tests.runtime import tiny_model
+from tests.runtime.fake_interpreter import FakeInterpreter
+from tests.runtime.tiny_tflite import relu_tflite
 
 pytestmark = pytest.mark.cc
 

@@ -6,7 +6,8 @@ from functools import lru_cache
 
 import flatbuffers
 from ai_edge_litert import schema_py_generated as schema
-from tiny_model import SCALE, SHAPE, ZERO
+
+from tests.runtime.tiny_model import SCALE, SHAPE, ZERO
 
 
 def _tensor(name: str) -> schema.TensorT:

@@ -136,10 +136,10 @@ def compare(row: Row, bundle: Path, reference: Path, device: str) -> float:
 
 
 def difference(got: np.ndarray, want: np.ndarray) -> float:
-    """Steps for integers, part of the range for floats."""
+    """Steps for integers; for floats a part of the range, or of the magnitude where one number has no range."""
     if want.dtype.kind != "f":
         return float(np.abs(got.astype(int) - want.astype(int)).max())
-    span = max(float(want.max() - want.min()), 1e-30)
+    span = float(want.max() - want.min()) or float(np.abs(want).max()) or 1.0
     return float(np.abs(got.reshape(want.shape) - want).max()) / span
 
 

@@ -38,7 +38,7 @@ def test_the_same_bits_on_litert_tflite_runtime_and_c(tmp_path: Path) -> None:
     sample = {"input": np.load(digits / "digits_test.npz")["x"][:1].astype(np.float32)}
     np.savez(tmp_path / "in.npz", **sample)
     env = {**os.environ, "PYTHONPATH": str(ROOT / "runtime")}
-    command = [OTHER, "-c", SCRIPT, bundle, tmp_path / "in.npz", tmp_path / "out.npz"]
+    command: list[str | Path] = [OTHER, "-c", SCRIPT, bundle, tmp_path / "in.npz", tmp_path / "out.npz"]
     done = subprocess.run(command, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     other = dict(np.load(tmp_path / "out.npz"))
