@@ -14,7 +14,7 @@ import edgec.ops  # noqa: F401 (registers all operations)
 from edgec.errors import InputError, UnsupportedError
 from edgec.ir import Array, Builder, Graph, Op, OpDef, Quant, TensorType, TfliteOp, Value, fold
 from edgec.ir.opdef import by_name
-from edgec.ops.quantize import Dequantize, Quantize
+from edgec.ops.quantize import Quantize
 
 _DTYPES = {
     schema.TensorType.FLOAT32: "float32",
@@ -128,7 +128,6 @@ class _Reader:
         if definition is None:
             raise UnsupportedError(f"edgec does not know the TFLite operator {name}", at, "see docs/supported-ops.md")
         inputs = [None if int(i) < 0 else self._value(int(i), values) for i in operator.inputs]
-        inputs = self._float_weights(inputs)
         outputs = [self._result(int(i), values) for i in operator.outputs]
         self.build.source = outputs[0].name if outputs else name
         uint8 = any(self._is_uint8(int(i)) for i in (*operator.inputs, *operator.outputs))
@@ -141,20 +140,6 @@ class _Reader:
             raise UnsupportedError(f"{name}: {e}", at, "report the operator if other tools read this file") from e
         ops = self.build.graph.ops
         ops[mark:] = [op for op in ops[mark:] if not fold(op)]
-
-    def _float_weights(self, inputs: list[Value | None]) -> list[Value | None]:
-        """Integer weights beside float activations (a "dynamic range" file) as the floats that they stand for.
-
-        TFLite rounds such activations to int8 at run time; edgec computes with the weights' exact values instead.
-        """
-        if not inputs or inputs[0] is None or inputs[0].type.dtype != "float32":
-            return inputs
-        return [
-            self.build.add(Dequantize(), [v], v.name)
-            if v is not None and v.const is not None and v.type.dtype == "int8" and v.type.quant is not None
-            else v
-            for v in inputs
-        ]
 
     def _result(self, i: int, values: dict[int, Value]) -> Value:
         name, file_type = self._type(i)

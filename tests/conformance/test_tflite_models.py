@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import flatbuffers
 import numpy as np
 import pytest
+from ai_edge_litert import schema_py_generated as schema
+from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 from edgec.frontends import read_model
 from edgec.ir import Array, Graph, interp
@@ -55,6 +58,25 @@ def test_mixed_weights_are_computed_in_float(shared: Path) -> None:
     graph, ref = _load(shared, "kws_dscnn_f32")
     (y,) = interp(graph, _inputs(graph, ref, 0)).values()
     np.testing.assert_allclose(y, ref["out0_0"], rtol=0, atol=1e-3)
+
+
+def test_a_detector_before_its_post_process(shared: Path, tmp_path: Path) -> None:
+    """ssd_mnv1_coco_u8 ends in an operator for the CPU: cut off, its inputs are the outputs."""
+    model = schema.ModelT.InitFromPackedBuf((shared / "models/ssd_mnv1_coco_u8/ssd_mnv1_coco_u8.tflite").read_bytes())
+    (sub,) = model.subgraphs
+    sub.outputs = [int(i) for i in sub.operators.pop().inputs[:2]]
+    builder = flatbuffers.Builder(1 << 24)
+    builder.Finish(model.Pack(builder), b"TFL3")
+    path = tmp_path / "cut.tflite"
+    path.write_bytes(builder.Output())
+    graph, ref = read_model(path), dict(np.load(shared / "models/ssd_mnv1_coco_u8/ref.npz"))
+    interpreter = Interpreter(str(path), experimental_op_resolver_type=OpResolverType.BUILTIN_REF)
+    interpreter.allocate_tensors()
+    interpreter.set_tensor(interpreter.get_input_details()[0]["index"], ref["in0_0"])
+    interpreter.invoke()
+    got = interp(graph, _inputs(graph, ref, 0))
+    for v, detail in zip(graph.outputs, interpreter.get_output_details(), strict=True):
+        np.testing.assert_array_equal(got[v.name], interpreter.get_tensor(detail["index"]))
 
 
 @pytest.mark.cc

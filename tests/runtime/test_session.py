@@ -60,7 +60,7 @@ def stick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "load_edgetpu", lambda name: object())
 
 
-@pytest.mark.parametrize("mode", MODES, ids=str)
+@pytest.mark.parametrize("mode", MODES, ids=[str(i) for i in range(len(MODES))])
 def test_every_backend_gives_the_same(bundle_path: Path, mode: dict[str, Any]) -> None:
     with Session(bundle_path, **mode) as s:
         for seed in range(3):

@@ -1,0 +1,53 @@
+"""The generated C of every op under both sanitizers: the samples of a kind are the segments of one program."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import edgec.ops  # noqa: F401 (registers all operations)
+from edgec.emit.c import CSRC, segment_source
+from edgec.emit.program import SegmentEntry, model_source
+from edgec.ir import Graph, OpDef, TensorType
+from tests.harness import sample_graph
+
+FLAGS = ["-std=c11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", "-DEK_PROGRAM"]
+SANITIZE = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+
+KINDS = sorted(kind for kind, cls in OpDef.registry.items() if cls.c is not OpDef.c)
+
+
+def _write_program(graphs: list[Graph], folder: Path) -> None:
+    """seg<i>.c and model.c: independent segments with tensors of their own."""
+    tensors: dict[str, TensorType] = {}
+    entries: list[SegmentEntry] = []
+    inputs: list[str] = []
+    outputs: list[str] = []
+    for i, graph in enumerate(graphs):
+        source = segment_source(graph, f"seg{i}")
+        (folder / f"seg{i}.c").write_text(source.text)
+        names = [[f"{i}/{v.name}" for v in values] for values in (graph.inputs, graph.outputs)]
+        for v, name in zip([*graph.inputs, *graph.outputs], names[0] + names[1], strict=True):
+            tensors[name] = v.type
+        entries.append(SegmentEntry(f"seg{i}", "cpu", tuple(names[0]), tuple(names[1]), source.plan.size))
+        inputs += names[0]
+        outputs += names[1]
+    (folder / "model.c").write_text(model_source("samples", tensors, entries, inputs, outputs))
+
+
+@pytest.mark.cc
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_samples_run_clean(kind: str, tmp_path: Path) -> None:
+    graphs = [sample_graph(sample) for sample in OpDef.registry[kind].samples()]
+    if not graphs:
+        pytest.skip(f"{kind} is read from files as other ops")
+    _write_program(graphs, tmp_path)
+    sources = [*sorted(tmp_path.glob("*.c")), CSRC / "main.c"]
+    command = ["gcc", *FLAGS, *SANITIZE, f"-I{CSRC}", *map(str, sources), "-lm", "-o", str(tmp_path / "main")]
+    compiled = subprocess.run(command, capture_output=True, text=True)
+    assert compiled.returncode == 0, compiled.stderr[-3000:]
+    done = subprocess.run([tmp_path / "main", "--runs", "1"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]

@@ -1,0 +1,60 @@
+"""The emitted TFLite: versions that the Edge TPU compiler knows, and opcode entries that keep them apart."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from ai_edge_litert import schema_py_generated as schema
+
+import edgec.ops  # noqa: F401 (registers all operations)
+from edgec.emit.tflite import write_tflite
+from edgec.ir import Builder, OpDef, Quant, Sample, TensorType
+from edgec.ops.binary import Add
+from tests.harness import sample_graph
+
+HIGHEST_MAPPED = {
+    "ADD": 2, "SUB": 2, "MUL": 2, "AVERAGE_POOL_2D": 2, "MAX_POOL_2D": 2, "CONCATENATION": 2, "CONV_2D": 3,
+    "DEPTHWISE_CONV_2D": 3, "FULLY_CONNECTED": 4, "LOGISTIC": 2, "MAXIMUM": 2, "MEAN": 2, "PAD": 2, "PRELU": 1,
+    "QUANTIZE": 2, "RELU": 2, "RESHAPE": 1, "RESIZE_BILINEAR": 3, "RESIZE_NEAREST_NEIGHBOR": 3, "SOFTMAX": 2,
+    "STRIDED_SLICE": 2, "TANH": 2, "TRANSPOSE": 2, "TRANSPOSE_CONV": 2,
+}  # fmt: skip
+"""The highest version of each operator that was seen mapped in compiled files."""
+_NAMES = {v: k for k, v in vars(schema.BuiltinOperator).items() if isinstance(v, int)}
+
+
+def opcodes(data: bytes) -> list[tuple[str, int]]:
+    """(operator, version) of every opcode entry."""
+    model = schema.ModelT.InitFromPackedBuf(data)
+    return [(_NAMES[max(c.builtinCode, c.deprecatedBuiltinCode)], c.version) for c in model.operatorCodes]
+
+
+def _mapped_samples() -> list[object]:
+    return [
+        pytest.param(sample, id=f"{kind}-{sample.label or i}")
+        for kind, cls in sorted(OpDef.registry.items())
+        for i, sample in enumerate(cls.samples())
+        if cls.edgetpu and not sample.spec.why_not(sample_graph(sample).ops[0])
+    ]
+
+
+@pytest.mark.parametrize("sample", _mapped_samples())
+def test_what_may_go_to_the_edge_tpu_has_a_version_that_it_knows(sample: Sample) -> None:
+    graph = sample_graph(sample)
+    if any(op.spec.to_tflite(op) is None for op in graph.ops):
+        pytest.skip("not written as TFLite")
+    for name, version in opcodes(write_tflite(graph)):
+        assert version <= HIGHEST_MAPPED.get(name, 1 if name == "TILE" else 2), (name, version)
+
+
+def test_int8_and_float_uses_of_one_operator_have_entries_of_their_own() -> None:
+    b = Builder("g")
+    quant = Quant.per_tensor(0.1)
+    q, f = b.input("q", TensorType((1, 4), "int8", quant)), b.input("f", TensorType((1, 4)))
+    one = b.const(np.ones(4, np.float32))
+    b.graph.outputs = [b.add(Add(), [q, q], "qq", quant), b.add(Add(), [f, one], "ff")]
+    assert sorted(opcodes(write_tflite(b.graph))) == [("ADD", 1), ("ADD", 2)]
+
+
+def test_the_same_graph_gives_the_same_bytes() -> None:
+    sample = next(iter(OpDef.registry["conv2d"].samples()))
+    assert write_tflite(sample_graph(sample)) == write_tflite(sample_graph(sample))
