@@ -92,13 +92,14 @@ def compile(
 @cli.command()
 @_MODEL
 @_lowering_options
+@click.option("--brief", is_flag=True, help="leave out the line for each operation")
 @click.option("--json", "as_json", is_flag=True, help="machine-readable, to standard output")
-def explain(model: Path, as_json: bool, **options: Any) -> None:
+def explain(model: Path, brief: bool, as_json: bool, **options: Any) -> None:
     """Show for every operation where it runs, and why."""
     from edgec.explain import explain_model
 
     report = explain_model(model, _options(**options))
-    click.echo(json.dumps(report.to_json(), indent=1) if as_json else report.to_text().rstrip())
+    click.echo(json.dumps(report.to_json(), indent=1) if as_json else report.to_text(not brief).rstrip())
 
 
 @cli.command()

@@ -220,6 +220,12 @@ class ResizeBilinear(_TfliteResize):
             yield Sample(cls((9, 13), mode, uint8=True), (Arg(x),), label=f"{mode}_uint8")
         yield from _samples(cls((7, 9), "onnx_pytorch_half_pixel"), "pytorch")
 
+    @edgetpu_rule(fix="export the model with half-pixel centres (align_corners=False)")
+    def _bilinear_corners(self, op: Op) -> str | None:
+        """RESIZE_BILINEAR: corners may be aligned only where the size stays (no other such resize was seen mapped)."""
+        x, y = op.inputs[0].type.shape, op.output.type.shape
+        return f"align_corners, {x[1]}x{x[2]} to {y[1]}x{y[2]}" if self.mode == "align_corners" and x != y else None
+
     @edgetpu_rule(fix="enlarge in several steps of two, or by nearest neighbour; one pixel is better repeated (TILE)")
     def _bilinear_factor(self, op: Op) -> str | None:
         """RESIZE_BILINEAR: each side at most doubles."""

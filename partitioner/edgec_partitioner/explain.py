@@ -13,6 +13,7 @@ from edgec_partitioner.segments import Segment
 
 SCHEMA = 1
 _WIDTH = 120
+_PLACES = {"edgetpu": "Edge TPU", "cpu": "CPU"}
 
 
 @dataclass(frozen=True)
@@ -95,9 +96,10 @@ class Report:
             "ops": [asdict(r) for r in self.ops],
         }
 
-    def to_text(self) -> str:
-        """The table for a terminal of 120 columns."""
-        blocks = [_head(self), _segment_table(self.segments)]
+    def to_text(self, each_op: bool = True) -> str:
+        """For a terminal of 120 columns: every op (unless told not to), then the totals, segments and reasons."""
+        blocks = [_op_table(self.ops)] if each_op else []
+        blocks += [_head(self), _segment_table(self.segments)]
         if self.link is not None:
             blocks.append(_reasons(self.ops))
         return "\n\n".join(b for b in blocks if b) + "\n"
@@ -155,13 +157,24 @@ def _segment_table(segments: Sequence[SegmentRow]) -> str:
     header = ("segment", "place", "ops", "MACs", "parameters", "in", "out", "estimated")
     rows = [
         (
-            s.name, "Edge TPU" if s.place == "edgetpu" else "CPU", str(s.ops), _count(s.macs),
+            s.name, _PLACES[s.place], str(s.ops), _count(s.macs),
             _size(s.parameter_bytes), _size(s.bytes_in), _size(s.bytes_out),
             "" if s.est_ms is None else f"{s.est_ms:.2f} ms",
         )
         for s in segments
     ]  # fmt: skip
     return _columns([header, *rows], left=2)
+
+
+def _op_table(ops: Iterable[OpRow]) -> str:
+    """A line for each op: what it is, where it goes, and the rule that keeps it from the Edge TPU."""
+    rows = [("op", "kind", "place", "segment", "output", "why")]
+    rows += [(str(r.index), r.kind, _PLACES[r.place], r.segment, r.output, _why(r)) for r in ops]
+    return "\n".join(map(_cut, _columns(rows, left=6).splitlines()))
+
+
+def _why(r: OpRow) -> str:
+    return f"{r.refusals[0].rule}: {r.refusals[0].seen}" if r.refusals else ""
 
 
 def _reasons(ops: Iterable[OpRow]) -> str:
