@@ -31,13 +31,23 @@ def run_bundle(path: Path, inputs: Path, output: Path, device: str) -> str:
         raise InputError(f"cannot write {output.suffix or output.name} files", at=str(output), hint="give .npz or .png")
     with Bundle.open(path) as bundle:
         results = device_for(device).run(bundle, load_inputs(inputs, bundle.manifest))
-        if output.suffix.lower() == ".npz":
-            np.savez(output, allow_pickle=False, **results)
-        else:
-            (info,) = _single(bundle.manifest.output_infos(), "output", output)
-            save_image(output, results[info.name], info)
+        _save(output, results, bundle.manifest)
     shapes = ", ".join(f"{n} {a.dtype}{list(a.shape)}" for n, a in results.items())
     return f"{output}: {shapes} (from {device})"
+
+
+def _save(path: Path, results: Mapping[str, Array], manifest: Manifest) -> None:
+    """Written aside and renamed when whole."""
+    aside = path.with_name(f".{path.stem}.part{path.suffix}")
+    try:
+        if path.suffix.lower() == ".npz":
+            np.savez(aside, allow_pickle=False, **results)
+        else:
+            (info,) = _single(manifest.output_infos(), "output", path)
+            save_image(aside, results[info.name], info)
+        aside.replace(path)
+    finally:
+        aside.unlink(missing_ok=True)
 
 
 def load_inputs(path: Path, manifest: Manifest) -> dict[str, Array]:

@@ -18,6 +18,7 @@ from edgec.emit.c import CSource, segment_source
 from edgec.errors import EdgecError
 from edgec.ir import Array, Graph
 from edgec.lowering import Options
+from tests.partition.test_edgetpu_compiler import WHOLE, StandInEdgetpuCompiler, block
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 DIGITS = FIXTURES / "digits" / "digits.onnx"
@@ -106,6 +107,21 @@ def test_a_quantized_model_too_unlike_its_original_is_refused(tmp_path: Path) ->
     with pytest.raises(EdgecError, match=r"cosine 0\.\d+ with the float model, 0.9999999 needed"):
         compiler.compile_model(DIGITS, output=tmp_path / "d.edgec", options=options)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_edgetpu_compiler_on_the_path_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "bin").mkdir()
+    compiler_double = StandInEdgetpuCompiler(tmp_path / "bin", monkeypatch)
+    compiler_double.says(block("seg1", WHOLE))
+    path = tmp_path / "d.edgec"
+    done = edgec.compile(DIGITS, "pi4+coral", path, calibrate=CALIBRATION)
+    assert compiler_double.calls() == ["seg1.tflite"]
+    assert "edgetpu_compiler mapped all of seg1" in done.summary()
+    with Bundle.open(path) as bundle:
+        assert bundle.manifest.segments[1].edgetpu == "segments/seg1_edgetpu.tflite"
+        assert bundle.read("segments/seg1_edgetpu.tflite") == b"C" + bundle.read("segments/seg1.tflite")
+    with Session(path) as session:  # without a stick its twin runs
+        assert session.backends["seg1"] == "c"
 
 
 def test_passes_can_be_switched_off_and_dumped(tmp_path: Path) -> None:
