@@ -58,7 +58,7 @@ def _products() -> Iterator[Node]:
     yield Node("Gemm", 13, [a], (_x(5, 4), bias), {"transB": 1, "alpha": 0.5, "beta": 2.0})
     yield Node("Gemm", 13, [_x(4, 3)], (_x(4, 5),), {"transA": 1})
     yield Node("Gemm", 13, [a], (_x(4, 5), _x(1, 5)))
-    yield Node("Gemm", 13, [a], (_x(4, 5), np.float32(0.7)), {"beta": 0.3})
+    yield Node("Gemm", 13, [a], (_x(4, 5), np.array(0.7, np.float32)), {"beta": 0.3})
     yield Node("Gemm", 13, [a], (_x(4, 5), _x(3, 1)))
     yield Node("Gemm", 13, [a, _x(4, 5), _x(3, 5)], (), {"alpha": 2.0})
     yield Node("Gemm", 9, [a], (_x(4, 5), np.zeros(5, np.float32)))

@@ -47,8 +47,8 @@ def _tables() -> Iterator[Operator]:
                 at = 1 if name in ("HARD_SWISH", "RELU_N1_TO_1") else version
                 yield Operator(name, [x], (), (dtype,), options.get(name), quant, y, at)
         for name in ("ABS", "EXP", "LOG", "GELU"):
-            options = None if name == "LOG" else (f"{name.capitalize()}Options", {})
-            yield Operator(name, [_every("int8")], (), ("int8",), options, {0: (scale, zero)}, (0.07, -8), 1)
+            table = None if name == "LOG" else (f"{name.capitalize()}Options", dict[str, Any]())
+            yield Operator(name, [_every("int8")], (), ("int8",), table, {0: (scale, zero)}, (0.07, -8), 1)
         for name in ("SQRT", "RSQRT"):  # they refuse negative numbers
             yield Operator(name, [_every("int8")], (), ("int8",), None, {0: (scale, -128)}, (0.02, -100), 2)
 
@@ -123,9 +123,9 @@ def _reductions() -> Iterator[Operator]:
                 yield Operator("REDUCE_MAX", inputs, (1,), (dtype,), options, {0: one}, one, 2)
                 yield Operator("REDUCE_MIN", inputs, (1,), (dtype,), options, {0: one}, one, 2)
         for beta in (1.0, 0.5):
-            options = ("SoftmaxOptions", {"beta": beta})
+            table = ("SoftmaxOptions", {"beta": beta})
             y = (1 / 256, _zero(dtype, -128))
-            yield Operator("SOFTMAX", [_data(dtype, 40, 21)], (), (dtype,), options, {0: (0.06, 3)}, y, 1)
+            yield Operator("SOFTMAX", [_data(dtype, 40, 21)], (), (dtype,), table, {0: (0.06, 3)}, y, 1)
 
 
 def _pairs() -> Iterator[Operator]:
