@@ -117,6 +117,16 @@ class _Conv(OpDef):
         asymmetric weights."""
         return self.uint8 or (w.quant is not None and any(w.quant.zero_point))
 
+    @classmethod
+    def from_tflite(cls, op: TfliteOp) -> None:
+        """CONV_2D and DEPTHWISE_CONV_2D; the depth multiplier follows from the shapes."""
+        x, w, o = op.input(0).type, op.input(1).type, op.options
+        dilation = (o.dilationHFactor, o.dilationWFactor)
+        pads = tflite_pads(o, (x.shape[1], x.shape[2]), (w.shape[1], w.shape[2]), dilation)
+        act = TFLITE_ACTIVATIONS[o.fusedActivationFunction]
+        spec = cls((o.strideH, o.strideW), pads, dilation, act, op.uint8)
+        op.build.write(spec, with_float_weights(op, op.input(0)), op.outputs)
+
     def tflite_options(self, op: Op) -> dict[str, int]:
         """The fields that the options tables of both convolutions share."""
         x, w = op.inputs[0].type, op.inputs[1].type
@@ -193,7 +203,7 @@ class Conv2D(_Conv):
         return out
 
     def pack(self, w: Array) -> Array:
-        """[groups, KH, KW, C/groups, O/groups] needs the group count, which the kernel knows: plain HWIO here."""
+        """[KH, KW, C/groups, O]: the output channel innermost, for the compiler to vectorise."""
         return np.ascontiguousarray(w.transpose(1, 2, 3, 0))
 
     @classmethod
@@ -215,16 +225,6 @@ class Conv2D(_Conv):
         bias = node.optional(2)
         y = b.add(spec, [to_nhwc(b, x), weights, *([bias] if bias else [])], node.name)
         return from_nhwc(b, y)
-
-    @classmethod
-    def from_tflite(cls, op: TfliteOp) -> None:
-        """CONV_2D."""
-        x, w, o = op.input(0).type, op.input(1).type, op.options
-        dilation = (o.dilationHFactor, o.dilationWFactor)
-        pads = tflite_pads(o, (x.shape[1], x.shape[2]), (w.shape[1], w.shape[2]), dilation)
-        act = TFLITE_ACTIVATIONS[o.fusedActivationFunction]
-        spec = cls((o.strideH, o.strideW), pads, dilation, act, op.uint8)
-        op.build.write(spec, with_float_weights(op, op.input(0)), op.outputs)
 
     def to_tflite(self, op: Op) -> TfliteCode:
         """CONV_2D; version 3 is int8, 2 dilation in float and uint8."""
@@ -278,16 +278,6 @@ class DepthwiseConv2D(_Conv):
         """[KH, KW, O] as it is."""
         taps: Array = w[0]
         return taps
-
-    @classmethod
-    def from_tflite(cls, op: TfliteOp) -> None:
-        """DEPTHWISE_CONV_2D."""
-        x, w, o = op.input(0).type, op.input(1).type, op.options
-        dilation = (o.dilationHFactor, o.dilationWFactor)
-        pads = tflite_pads(o, (x.shape[1], x.shape[2]), (w.shape[1], w.shape[2]), dilation)
-        act = TFLITE_ACTIVATIONS[o.fusedActivationFunction]
-        spec = cls((o.strideH, o.strideW), pads, dilation, act, op.uint8)
-        op.build.write(spec, with_float_weights(op, op.input(0)), op.outputs)
 
     def to_tflite(self, op: Op) -> TfliteCode:
         """DEPTHWISE_CONV_2D; version 3 is int8, 2 dilation."""
