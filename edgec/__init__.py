@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from edgec_devices.device import BenchResult
+    from edgec_devices.doctor import Report as Findings
     from edgec_partitioner.explain import Report
 
     from edgec.compiler import Compiled
+    from edgec.ir import Array
     from edgec.lowering import Options
 
 PathLike = str | Path
@@ -58,6 +61,31 @@ def explain(
     from edgec.explain import explain_model
 
     return explain_model(Path(model), _options(target, calibrate, preprocess, input_shapes, disable))
+
+
+def run(bundle: PathLike, inputs: Mapping[str, Array], on: str = "local:") -> dict[str, Array]:
+    """One inference of a bundle on a device ("local:", "emulated:pi4", …): outputs by name."""
+    from edgec_devices import device_for
+    from edgec_runtime import Bundle
+
+    with Bundle.open(bundle) as opened:
+        return device_for(on).run(opened, inputs)
+
+
+def bench(bundle: PathLike, on: str = "local:", runs: int = 50) -> BenchResult:
+    """Latency of each segment of a bundle on a device, in ms; estimates of emulated boards are marked as such."""
+    from edgec_devices import device_for
+    from edgec_runtime import Bundle
+
+    with Bundle.open(bundle) as opened:
+        return device_for(on).bench(opened, runs)
+
+
+def doctor() -> Findings:
+    """What this machine has and lacks, with a command to type for each finding."""
+    from edgec_devices.doctor import examine
+
+    return examine()
 
 
 def _options(

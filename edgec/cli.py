@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+import edgec
 from edgec.errors import EdgecError, InputError
 
 if TYPE_CHECKING:
@@ -123,11 +124,7 @@ def run(bundle: Path, inputs: Path, output: Path, device: str) -> None:
 @click.option("--json", "as_json", is_flag=True, help="machine-readable, to standard output")
 def bench(bundle: Path, device: str, runs: int, as_json: bool) -> None:
     """Print the latency of each segment of a bundle on a device."""
-    from edgec_devices import device_for
-    from edgec_runtime import Bundle
-
-    with Bundle.open(bundle) as opened:
-        result = device_for(device).bench(opened, runs)
+    result = edgec.bench(bundle, device, runs)
     click.echo(json.dumps(result.to_json(), indent=1) if as_json else result.table())
 
 
@@ -135,9 +132,7 @@ def bench(bundle: Path, device: str, runs: int, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="machine-readable, to standard output")
 def doctor(as_json: bool) -> None:
     """Look at this machine: interpreters, compilers, emulators, a Coral stick; one command to type for each finding."""
-    from edgec_devices.doctor import examine
-
-    report = examine()
+    report = edgec.doctor()
     click.echo(json.dumps(report.to_json(), indent=1) if as_json else report.table())
     if not report.ok:
         sys.exit(1)

@@ -30,8 +30,9 @@ def run_bundle(path: Path, inputs: Path, output: Path, device: str) -> str:
     if output.suffix.lower() not in (".npz", *IMAGE_SUFFIXES):
         raise InputError(f"cannot write {output.suffix or output.name} files", at=str(output), hint="give .npz or .png")
     with Bundle.open(path) as bundle:
-        results = device_for(device).run(bundle, load_inputs(inputs, bundle.manifest))
-        _save(output, results, bundle.manifest)
+        manifest = bundle.manifest
+        results = device_for(device).run(bundle, load_inputs(inputs, manifest))
+    _save(output, results, manifest)
     shapes = ", ".join(f"{n} {a.dtype}{list(a.shape)}" for n, a in results.items())
     return f"{output}: {shapes} (from {device})"
 

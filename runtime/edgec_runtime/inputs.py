@@ -39,7 +39,7 @@ def _check(info: TensorInfo, inputs: Mapping[str, Any]) -> Array:
         hint = f"resize or reshape the array to {info.shape}"
         if array.shape == info.shape[1:] and info.shape[0] == 1:
             hint = "add the batch axis: array[None]"
-        raise InputError(f'the input "{info.name}" has shape {info.shape}, not {array.shape}', hint=hint)
+        raise InputError(f'the input "{info.name}" takes shape {info.shape}, not {array.shape}', hint=hint)
     return array
 
 
