@@ -22,7 +22,7 @@ from edgec.lowering import Dump, Lowered, Options, Progress, lower
 from edgec.report.summary import summary
 from edgec.toolchain.build import Binaries, build
 from edgec.toolchain.cc import Compiler
-from edgec.toolchain.edgetpu import CompiledSegment, compile_segments
+from edgec.toolchain.edgetpu import PROGRAM, CompiledSegment, compile_segments
 from edgec.verification import Verification, verify_bundle
 
 VERIFY_SAMPLES = 4
@@ -82,7 +82,10 @@ def compile_model(
     compilers = compilers_for(lowered.target.board, cc)
     binaries = build(texts, CSRC, compilers)
     files = _files(texts, sources, tflites, edgetpu, binaries)
-    manifest = _manifest(lowered, sources, tensors, files, names)
+    toolchain = {target: compiler.version() for target, compiler in compilers.items()}
+    for result in edgetpu.values():
+        toolchain[PROGRAM] = result.log.version or "unknown"
+    manifest = _manifest(lowered, sources, tensors, files, names, toolchain)
     say("verifying")
     checked = _verify(manifest, files, lowered, options.min_cosine if lowered.quantized else None)
     write_bundle(path, {**manifest, "verification": checked.to_json()}, files)
@@ -141,6 +144,7 @@ def _manifest(
     tensors: Mapping[str, TensorType],
     files: Mapping[str, bytes],
     labels: Sequence[str] | None,
+    toolchain: Mapping[str, str],
 ) -> dict[str, Any]:
     targets = sorted(name.split("/")[1] for name in files if name.startswith("lib/"))
     preprocess = lowered.preprocess.as_dict() if lowered.preprocess else None
@@ -159,7 +163,7 @@ def _manifest(
         "programs": {t: f"bin/{t}/main" for t in targets},
         "labels": list(labels) if labels is not None else None,
         "preprocess": preprocess,
-        "toolchain": {"edgec": edgec.__version__},
+        "toolchain": toolchain,
     }
 
 

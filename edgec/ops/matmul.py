@@ -46,7 +46,7 @@ class FullyConnected(OpDef):
     tflite = ("FULLY_CONNECTED",)
     onnx = ("Gemm",)
     roles: ClassVar[tuple[str, ...]] = ("act", "weight", "bias")
-    per_channel: ClassVar[bool] = False  # TFLite interpreters before 2.16 and the Edge TPU compiler know one scale only
+    per_channel: ClassVar[bool] = False  # interpreters before TFLite 2.16 know one scale only
     quant: ClassVar[QuantRule] = QuantRule.FREE
     edgetpu: ClassVar[bool] = True
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 
 from edgec_runtime.cache import cache_dir
@@ -64,6 +65,13 @@ class Compiler:
                 f"no C compiler called {name} is on the PATH", hint="install one, or leave out --cc: zig is used"
             )
         return cls((found,))
+
+    def version(self) -> str:
+        """Its name and version, for the manifest."""
+        if "ziglang" in self.command:
+            return f"ziglang {metadata.version('ziglang')}"
+        done = subprocess.run([*self.command, "--version"], capture_output=True, text=True)
+        return (done.stdout.splitlines() or [self.command[0]])[0]
 
     def compile(self, source: Path, include: Sequence[Path], output: Path, extra: Sequence[str] = ()) -> None:
         """One .c file to an object file. Generated C that does not compile is our bug."""
