@@ -39,17 +39,15 @@ def _segments(lowered: Lowered, sources: Mapping[str, CSource]) -> Iterator[str]
 
 
 def _top_refusals(lowered: Lowered) -> Iterator[str]:
-    """The three commonest reasons why ops are not on the Edge TPU."""
-    if not lowered.target.coral:
-        return
-    counts: dict[tuple[str, str], int] = {}
+    """The three reasons that keep most work from the Edge TPU."""
+    groups: dict[tuple[str, str], list[int]] = {}
     for op, verdict in lowered.partition.verdicts.items():
         if verdict.refusals:
-            key = (op.kind, verdict.refusals[0].constraint)
-            counts[key] = counts.get(key, 0) + 1
-    for (kind, reason), n in sorted(counts.items(), key=lambda item: -item[1])[:3]:
-        yield f"on the CPU: {n} x {kind}: {' '.join(reason.split())}"
-    if counts:
+            groups.setdefault((op.kind, verdict.refusals[0].constraint), []).append(op.spec.macs(op))
+    ordered = sorted(groups.items(), key=lambda item: (-sum(item[1]), -len(item[1]), item[0]))
+    for (kind, reason), macs in ordered[:3]:
+        yield f"on the CPU: {len(macs)} x {kind}: {' '.join(reason.split())}"
+    if groups:
         yield "(edgec explain shows them all)"
 
 
