@@ -1,0 +1,37 @@
+"""How strict the check after a compile is: 1e-4 of the range, and more only where the graph itself makes more of it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from edgec.ir import Builder, Graph, TensorType, interp
+from edgec.ops.binary import Mul, Sub
+from edgec.verification import FLOAT_TOLERANCE, distance, rounding_error
+
+
+def amplifier(gain: float) -> Graph:
+    """x, as gain * (1000 x - (1000 - 1/gain) x): the larger the gain, the more the difference cancels."""
+    b = Builder("g")
+    x = b.input("x", TensorType((8,)))
+    big = b.add(Mul(), [x, b.const(np.array(1000, np.float32))], "big")
+    near = b.add(Mul(), [x, b.const(np.array(1000 - 1 / gain, np.float32))], "near")
+    b.graph.outputs = [b.add(Mul(), [b.add(Sub(), [big, near]), b.const(np.array(gain, np.float32))], "y")]
+    return b.graph
+
+
+@pytest.mark.parametrize(("gain", "tame"), [(1.0, True), (1000.0, False)])
+def test_cancellation_is_what_raises_the_limit(gain: float, tame: bool) -> None:
+    graph = amplifier(gain)
+    inputs = {"x": np.linspace(0.5, 1, 8, dtype=np.float32)}
+    moved = rounding_error(graph, inputs, "y", interp(graph, inputs)["y"])
+    assert (moved < FLOAT_TOLERANCE) == tame
+    assert moved > 0
+
+
+def test_distance_counts_steps_and_parts_of_the_range() -> None:
+    assert distance(np.array([1, -3], np.int8), np.array([1, 2], np.int8)) == 5
+    assert distance(np.array([0, 1.5], np.float32), np.array([-1, 1], np.float32)) == pytest.approx(0.5)
+    nan = np.array([np.nan, 1], np.float32)
+    assert distance(nan, nan) == 0
+    assert distance(nan, np.array([0, 1], np.float32)) == np.inf
