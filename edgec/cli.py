@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
 import sys
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import edgec
-from edgec.errors import EdgecError, InputError
+from edgec.errors import EdgecError, InputError, did_you_mean
 
 if TYPE_CHECKING:
     from edgec.lowering import Options
@@ -31,9 +30,9 @@ class _Verbs(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
-            close = difflib.get_close_matches(args[0], self.list_commands(ctx), 1)
-            guess = f"; did you mean {close[0]}?" if close else ""
-            raise InputError(f"there is no verb {args[0]}{guess}", hint=f"verbs: {', '.join(self.list_commands(ctx))}")
+            verbs = self.list_commands(ctx)
+            what = f"there is no verb {args[0]}{did_you_mean(args[0], verbs)}"
+            raise InputError(what, hint=f"verbs: {', '.join(verbs)}")
         return super().resolve_command(ctx, args)
 
 

@@ -6,17 +6,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
 from edgec_devices.boards import Target
 from edgec_partitioner.cost import CpuCost
 from edgec_partitioner.partition import Partition, partition
 
 from edgec.frontends import read_model
-from edgec.ir import Array, Graph, TensorType, verify
+from edgec.ir import Array, Graph, verify
 from edgec.passes.pipeline import optimize
 from edgec.quantize.calibration import load_calibration
 from edgec.quantize.preprocess import Preprocess
-from edgec.quantize.quantize import assumed, is_quantized, quantize
+from edgec.quantize.quantize import assumed, is_quantized, quantize, random_sample
 
 CALIBRATION_SAMPLES = 100
 """At most so many are used: ranges hardly change beyond."""
@@ -102,15 +101,4 @@ def _samples(
     if options.calibrate is not None:
         found = load_calibration(options.calibrate, graph.inputs, preprocess, CALIBRATION_SAMPLES)
         return found, "calibration"
-    rng = np.random.default_rng(0)
-    return [{v.name: _noise(v.type, rng) for v in graph.inputs}], "noise"
-
-
-def _noise(t: TensorType, rng: np.random.Generator) -> Array:
-    if t.dtype == "float32":
-        return rng.random(t.shape, np.float32)
-    if t.dtype == "bool":
-        return rng.integers(0, 2, t.shape).astype(bool)
-    info = np.iinfo(t.np_dtype)
-    low, high = (info.min, info.max) if t.dtype in ("int8", "uint8") else (0, 1)
-    return rng.integers(low, high + 1, t.shape).astype(t.np_dtype)
+    return [random_sample(graph)], "noise"

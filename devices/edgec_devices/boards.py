@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from edgec_runtime.errors import InputError, did_you_mean
 from edgec_runtime.session import machine_target
@@ -41,14 +40,8 @@ class Board:
     model: str
     targets: tuple[ArchTarget, ...]
     clock_ghz: float
-    cores: int
-    l1d_kib: int
-    l1i_kib: int
-    l2_kib: int
-    l3_kib: int
     coral: str
     ipc: float
-    cpuinfo: dict[str, Any] = field(default_factory=dict)
 
     @staticmethod
     def load(name: str) -> Board:

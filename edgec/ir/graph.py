@@ -92,22 +92,6 @@ class Graph:
             op.inputs = [new if v is old else v for v in op.inputs]
         self.outputs = [new if v is old else v for v in self.outputs]
 
-    def sort(self) -> None:
-        """Put the ops in a topological order, keeping the present order where it is free."""
-        ready = {id(v) for v in self.values() if v.const is not None} | {id(v) for v in self.inputs}
-        waiting, done = list(self.ops), list[Op]()
-        while waiting:
-            later: list[Op] = []
-            for op in waiting:
-                if all(id(v) in ready for v in op.inputs):
-                    done.append(op)
-                    ready.update(id(v) for v in op.outputs)
-                else:
-                    later.append(op)
-            assert len(later) < len(waiting), f"cycle or missing producer at {later[0]!r}"
-            waiting = later
-        self.ops = done
-
     def drop_unused(self) -> bool:
         """Remove ops of which no result is needed; tells whether there were any."""
         needed = {id(v) for v in self.outputs}

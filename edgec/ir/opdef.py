@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
-import numpy as np
-
 from edgec.ir.types import Array, Quant, TensorType
 
 if TYPE_CHECKING:
@@ -291,8 +289,3 @@ def by_name(table: str, name: str) -> type[OpDef] | None:
 
 def _tables(table: str) -> dict[str, type[OpDef]]:
     return {n: cls for cls in OpDef.registry.values() for n in getattr(cls, table)}
-
-
-def same_elements(a: Array, b: Array) -> bool:
-    """Equal shape, dtype and bytes (NaN equals NaN)."""
-    return a.shape == b.shape and a.dtype == b.dtype and np.ascontiguousarray(a).tobytes() == b.tobytes()

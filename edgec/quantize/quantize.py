@@ -42,8 +42,13 @@ def assumed(graph: Graph, seed: int = 0) -> Graph:
 
     Only for questions that the scales hardly change (what would map where); the result is not fit to run.
     """
+    return quantize(graph, [random_sample(graph, seed)])
+
+
+def random_sample(graph: Graph, seed: int = 0) -> dict[str, Array]:
+    """Reproducible inputs that any graph accepts: reals in [0, 1), all of int8 and uint8, index 0."""
     rng = np.random.default_rng(seed)
-    return quantize(graph, [{v.name: _random(v.type, rng) for v in graph.inputs}])
+    return {v.name: _random(v.type, rng) for v in graph.inputs}
 
 
 def _random(t: TensorType, rng: np.random.Generator) -> Array:
@@ -51,8 +56,10 @@ def _random(t: TensorType, rng: np.random.Generator) -> Array:
         return rng.random(t.shape, np.float32)
     if t.dtype == "bool":
         return np.ones(t.shape, bool)
-    high = 128 if t.dtype in ("int8", "uint8") else 1  # other integers are indices: zero is always legal
-    return rng.integers(0, high, t.shape).astype(t.np_dtype)
+    if t.dtype not in ("int8", "uint8"):  # an index: zero is always legal
+        return np.zeros(t.shape, t.np_dtype)
+    info = np.iinfo(t.np_dtype)
+    return rng.integers(info.min, info.max + 1, t.shape).astype(t.np_dtype)
 
 
 def quantize_ranges(graph: Graph, ranges: Mapping[Value, Range]) -> Graph:

@@ -132,7 +132,7 @@ def test_output_folder_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_unknown_verb_and_option(tmp_path: Path) -> None:
-    refused(edgec("compil", cwd=tmp_path), "did you mean compile?")
+    refused(edgec("compil", cwd=tmp_path), 'did you mean "compile"?')
     refused(edgec("compile", DIGITS, "--tarbet", "pi4", cwd=tmp_path), "--tarbet")
 
 

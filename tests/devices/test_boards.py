@@ -23,12 +23,10 @@ def test_every_profile_is_complete(name: str) -> None:
     assert b.name == name
     assert 0.5 < b.clock_ghz < 6
     assert 0.2 < b.ipc < 4
-    assert b.l1d_kib <= b.l2_kib
     assert b.targets[0] == b.target() == b.target(b.targets[0].name)
     if name == "host":
         assert [t.name for t in b.targets] == [machine_target()]
         return
-    assert b.cpuinfo["implementer"] == 0x41
     assert b.targets[0].library == "aarch64-linux-gnu.2.28"
     assert b.targets[0].program == "aarch64-linux-musl"
     assert b.targets[0].qemu_cpu.replace("-", "_") == b.targets[0].mcpu
@@ -40,8 +38,6 @@ def test_facts() -> None:
     assert Board.load("pi4").coral == "usb3"
     assert Board.load("pi3").coral == Board.load("pi-zero2").coral == "usb2"
     assert Board.load("coral-dev-board").coral == "pcie"
-    assert "asimddp" in Board.load("pi5").cpuinfo["features"]
-    assert "asimddp" not in Board.load("pi4").cpuinfo["features"]
 
 
 def test_host_without_avx2(monkeypatch: pytest.MonkeyPatch) -> None:
