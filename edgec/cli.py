@@ -53,7 +53,8 @@ def _lowering_options(fn: Callable[..., Any]) -> Callable[..., Any]:
             click.option("--preprocess", help="how photos become inputs: 0_1, m1_1, 0_255, imagenet, … (+bgr)"),
             click.option("--input-shape", multiple=True, metavar="NAME=1x3x224x224", help="freeze a dynamic input"),
             click.option("--min-cosine", default=0.9, show_default=True, help="how like the float model int8 must be"),
-            click.option("--disable-pass", multiple=True, metavar="NAME", help="switch an optimisation pass off"),
+            click.option("--disable-pass", multiple=True, metavar="NAME", help="switch a pass or a rewrite off"),
+            click.option("--optimistic", is_flag=True, help="try ops on the Edge TPU that it may or may not have"),
         ]
     ):
         fn = option(fn)
@@ -161,11 +162,12 @@ def _options(
     input_shape: tuple[str, ...],
     min_cosine: float,
     disable_pass: tuple[str, ...],
+    optimistic: bool,
 ) -> Options:
     from edgec.lowering import Options
 
     shapes = dict(map(_parse_shape, input_shape))
-    return Options(target, calibrate, preprocess, shapes, disable_pass, min_cosine)
+    return Options(target, calibrate, preprocess, shapes, disable_pass, min_cosine, optimistic)
 
 
 def _parse_shape(text: str) -> tuple[str, tuple[int, ...]]:

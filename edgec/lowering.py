@@ -8,11 +8,13 @@ from pathlib import Path
 
 from edgec_devices.boards import Target
 from edgec_partitioner.cost import CpuCost
-from edgec_partitioner.partition import Partition, partition
+from edgec_partitioner.legalize import legalize, rewrites
+from edgec_partitioner.partition import Partition, Wishes, partition
 
+from edgec.errors import InputError, did_you_mean
 from edgec.frontends import read_model
 from edgec.ir import Array, Graph, verify
-from edgec.passes.pipeline import optimize
+from edgec.passes.pipeline import available, optimize
 from edgec.quantize.calibration import load_calibration
 from edgec.quantize.preprocess import Preprocess
 from edgec.quantize.quantize import assumed, is_quantized, quantize, random_sample
@@ -20,8 +22,8 @@ from edgec.quantize.quantize import assumed, is_quantized, quantize, random_samp
 CALIBRATION_SAMPLES = 100
 """At most so many are used: ranges hardly change beyond."""
 
-_NOT_FOR_CORAL = ("recognize_activations",)
-"""The Edge TPU has the parts of a hard-swish, multiplication, addition and relu6, but not the whole."""
+_UNDOES_REWRITES = "recognize_activations"
+"""It would put together again what was taken apart for the Edge TPU."""
 
 Dump = Callable[[str, Graph], None]
 Progress = Callable[[str], None]
@@ -32,7 +34,8 @@ class Options:
     """What a person chose about a compile; the same for `explain`.
 
     target: "host", "pi4", "pi4+coral", …. calibrate: a folder of photos or an .npz; given, a float model becomes int8.
-    preprocess: how photos become inputs (see quantize/preprocess.py). disable: names of passes to leave out.
+    preprocess: how photos become inputs (see quantize/preprocess.py). disable: names of passes, and of rewrites for the
+    Edge TPU, to leave out. optimistic: give the Edge TPU ops of which it is not known whether they map.
     min_cosine: a quantized model whose outputs are less like the float model's than this is refused.
     """
 
@@ -42,6 +45,7 @@ class Options:
     input_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     disable: Sequence[str] = ()
     min_cosine: float = 0.9
+    optimistic: bool = False
 
 
 @dataclass(frozen=True)
@@ -70,28 +74,47 @@ def lower(
     say = progress or (lambda text: None)
     target = Target.parse(options.target)
     preprocess = Preprocess.parse(options.preprocess) if options.preprocess else None
+    passes_off, rewrites_off = _disabled(options.disable)
     say("reading the model")
     imported = read_model(model, options.input_shapes)
     if dump is not None:
         dump("import", imported)
     say("optimising")
-    disable = {*options.disable, *(_NOT_FOR_CORAL if target.coral else ())}
-    graph = optimize(imported.copy(), disable, dump)
+    graph = optimize(imported.copy(), passes_off, dump)
     samples, source = _samples(imported, options, preprocess)
     float_model = not is_quantized(graph)
     calibrated = float_model and options.calibrate is not None
     assume = assume and float_model and not calibrated and target.coral
     if calibrated or assume:
         say("quantizing")
+        if target.coral:
+            graph, _ = legalize(graph, exact=False, optimistic=options.optimistic, disabled=rewrites_off)
+            passes_off |= {_UNDOES_REWRITES}
+            graph = optimize(graph, passes_off, dump)
         graph = quantize(graph, samples) if calibrated else assumed(graph)
         verify(graph, "quantized")
-        graph = optimize(graph, disable, dump)
+        graph = optimize(graph, passes_off, dump)
         if dump is not None:
             dump("quantize", graph)
     say("partitioning")
-    cpu = CpuCost.scaled(target.board.clock_ghz, target.board.ipc)
-    parts = partition(graph, target.board.coral if target.coral else None, cpu)
+    parts = place(graph, target, Wishes(options.optimistic, rewrites_off))
     return Lowered(target, preprocess, imported, graph, samples, source, calibrated, assume, parts)
+
+
+def place(graph: Graph, target: Target, wishes: Wishes) -> Partition:
+    """Split a graph for a target."""
+    cpu = CpuCost.scaled(target.board.clock_ghz, target.board.ipc)
+    return partition(graph, target.board.coral if target.coral else None, cpu, wishes)
+
+
+def _disabled(names: Sequence[str]) -> tuple[set[str], set[str]]:
+    """The passes and the rewrites among names. Raises InputError for a name that is neither."""
+    passes, table = available(), rewrites()
+    for name in names:
+        if name not in passes and name not in table:
+            what = f"there is no pass or rewrite {name}{did_you_mean(name, [*passes, *table])}"
+            raise InputError(what, "--disable-pass", f"there are: {', '.join([*passes, *table])}")
+    return set(names) & set(passes), set(names) & set(table)
 
 
 def _samples(

@@ -12,6 +12,7 @@ from edgec.ir.opdef import (
     Sample,
     TfliteCode,
     TfliteOp,
+    Uncertain,
     edgetpu_rule,
 )
 from edgec.ir.text import parse, print_graph
@@ -33,6 +34,7 @@ __all__ = [
     "TensorType",
     "TfliteCode",
     "TfliteOp",
+    "Uncertain",
     "Value",
     "edgetpu_rule",
     "fold",

@@ -28,14 +28,22 @@ class QuantRule(Enum):
     FREE = "the output scale comes from calibration"
 
 
+class Uncertain(str):
+    """What a support rule saw where the evidence leaves a gap: neither shown to map nor to be refused."""
+
+
 @dataclass(frozen=True)
 class Refusal:
-    """Why an op may not go to the Edge TPU: the rule, what was seen, and what would help."""
+    """Why an op may not go to the Edge TPU: the rule, what was seen, and what would help.
+
+    uncertain: the evidence does not say whether the compiler maps it.
+    """
 
     rule: str
     constraint: str
     seen: str
     fix: str
+    uncertain: bool = False
 
 
 @dataclass
@@ -159,7 +167,10 @@ F = TypeVar("F", bound=Callable[..., str | None])
 
 
 def edgetpu_rule(fix: str) -> Callable[[F], F]:
-    """Mark a method as a support rule: its docstring is the constraint, its result what was seen (None: holds)."""
+    """Mark a method as a support rule: its docstring is the constraint, its result what was seen (None: holds).
+
+    A result of type `Uncertain` says that the evidence does not decide.
+    """
 
     def mark(fn: F) -> F:
         fn.edgetpu_fix = fix  # type: ignore[attr-defined]
@@ -254,14 +265,15 @@ class OpDef:
 
     # ---- Edge TPU -----------------------------------------------------------------------------------------------
     def why_not(self, op: Op) -> list[Refusal]:
-        """Every support rule that this op breaks; empty: the Edge TPU runs it."""
+        """Every support rule that this op breaks, or may break; empty: the Edge TPU runs it."""
         if not self.edgetpu:
             fix = "none needed: edgec compiles it to C for the CPU"
             return [Refusal("supported_op", "the operation must be one that the Edge TPU has", self.kind, fix)]
         found: list[Refusal] = []
         for name, fn in inspect.getmembers(type(self), inspect.isfunction):
             if hasattr(fn, "edgetpu_fix") and (seen := fn(self, op)) is not None:
-                found.append(Refusal(name.strip("_"), inspect.getdoc(fn) or "", seen, fn.edgetpu_fix))
+                unsure = isinstance(seen, Uncertain)
+                found.append(Refusal(name.strip("_"), inspect.getdoc(fn) or "", seen, fn.edgetpu_fix, unsure))
         return found
 
     @edgetpu_rule(fix="give calibration data (--calibrate) so that edgec quantizes the model to int8")

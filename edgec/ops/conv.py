@@ -127,11 +127,15 @@ class _Conv(OpDef):
         spec = cls((o.strideH, o.strideW), pads, dilation, act, op.uint8)
         op.build.write(spec, with_float_weights(op, op.input(0)), op.outputs)
 
-    def tflite_options(self, op: Op) -> dict[str, int]:
-        """The fields that the options tables of both convolutions share."""
+    def tflite_padding(self, op: Op) -> int | None:
+        """TFLite's code for the padding (SAME, VALID), None when it has none for it."""
         x, w = op.inputs[0].type, op.inputs[1].type
         size, kernel = (x.shape[1], x.shape[2]), (w.shape[1], w.shape[2])
-        padding = tflite_padding(self.pads, size, kernel, self.stride, self.dilation)
+        return tflite_padding(self.pads, size, kernel, self.stride, self.dilation)
+
+    def tflite_options(self, op: Op) -> dict[str, int]:
+        """The fields that the options tables of both convolutions share."""
+        padding = self.tflite_padding(op)
         assert padding is not None, f"{op!r}: pads {self.pads} must be legalised before TFLite is written"
         return {
             "padding": padding,
@@ -168,6 +172,11 @@ class _Conv(OpDef):
     def _constant_weights(self, op: Op) -> str | None:
         """Weights and bias must be constant."""
         return next((f"{v.name} is computed" for v in op.inputs[1:] if v.const is None), None)
+
+    @edgetpu_rule(fix="pad by a separate operation, or choose a size that the stride divides")
+    def _same_or_valid_padding(self, op: Op) -> str | None:
+        """Padding must be none (VALID) or make ceil(size / stride) windows fit, the odd element after (SAME)."""
+        return f"pads {self.pads}" if self.tflite_padding(op) is None else None
 
     @edgetpu_rule(fix="use the same dilation in both directions")
     def _square_dilation(self, op: Op) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from edgec.ir import Array, Op, Value
-from edgec.passes._rewrite import Rewriter
+from edgec.ir.rewrite import Rewriter
 
 
 def is_linear(op: Op) -> bool:

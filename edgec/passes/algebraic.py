@@ -11,6 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from edgec.ir import Graph, Op, OpDef, Value
+from edgec.ir.rewrite import Rewriter, scalar
 from edgec.ops.activation import Clamp, LeakyRelu
 from edgec.ops.binary import Add, Mul
 from edgec.ops.broadcast import Tile
@@ -18,7 +19,6 @@ from edgec.ops.concat import Concat
 from edgec.ops.fixed_point import ACTIVATIONS
 from edgec.ops.slice import Slice
 from edgec.ops.unary import Neg, Reciprocal, Relu, Rsqrt, Sqrt
-from edgec.passes._rewrite import Rewriter, scalar
 
 Rule = Callable[[Rewriter, Op], bool]
 """Rewrites an op if it can, and tells whether it did."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from edgec.ir import Graph, Op
+from edgec.ir.rewrite import Rewriter
 from edgec.ops.shape import Transpose
-from edgec.passes._rewrite import Rewriter
 
 
 def run(graph: Graph) -> bool:

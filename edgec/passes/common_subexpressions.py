@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Hashable
 
 from edgec.ir import Graph, Value
-from edgec.passes._rewrite import Rewriter
+from edgec.ir.rewrite import Rewriter
 
 
 def run(graph: Graph) -> bool:

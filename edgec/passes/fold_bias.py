@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from edgec.ir import Graph, Op
+from edgec.ir.rewrite import Rewriter, channel_vector
 from edgec.passes._linear import linear_before, scaled
-from edgec.passes._rewrite import Rewriter, channel_vector
 
 
 def run(graph: Graph) -> bool:

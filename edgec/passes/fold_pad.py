@@ -6,11 +6,11 @@ import math
 from dataclasses import replace
 
 from edgec.ir import Graph, Op, Value
+from edgec.ir.rewrite import Rewriter
 from edgec.ops.conv import Conv2D, DepthwiseConv2D
 from edgec.ops.fixed_point import ACTIVATIONS
 from edgec.ops.pad import Pad
 from edgec.ops.pool import AveragePool2D, MaxPool2D
-from edgec.passes._rewrite import Rewriter
 
 
 def run(graph: Graph) -> bool:

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 
 from edgec.ir import Graph, Op, QuantRule
+from edgec.ir.rewrite import Rewriter
 from edgec.ops.fixed_point import ACTIVATIONS, activation_range
 from edgec.ops.unary import Unary
-from edgec.passes._rewrite import Rewriter
 
 
 def run(graph: Graph) -> bool:

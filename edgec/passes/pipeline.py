@@ -7,7 +7,7 @@ import pkgutil
 from collections.abc import Callable, Collection
 
 from edgec import passes
-from edgec.errors import InputError, InternalError, did_you_mean
+from edgec.errors import InternalError
 from edgec.ir import Graph, verify
 
 Pass = Callable[[Graph], bool]
@@ -38,14 +38,10 @@ def available() -> dict[str, Pass]:
 def optimize(graph: Graph, disabled: Collection[str] = (), dump: Callable[[str, Graph], None] | None = None) -> Graph:
     """Run all passes on the graph, which is changed, and return it.
 
-    disabled: names of passes to leave out; InputError for a name that is none. dump: called with each pass's name and
-    the graph whenever the pass has changed it.
+    disabled: names of passes to leave out. dump: called with each pass's name and the graph whenever the pass has
+    changed it.
     """
     table = available()
-    for name in disabled:
-        if name not in table:
-            hint = f"the passes are: {', '.join(table)}"
-            raise InputError(f"there is no pass {name}{did_you_mean(name, table)}", "--disable-pass", hint)
     verify(graph, "imported")
     for group in ORDER:
         _fixed_point(graph, {name: table[name] for name in group if name not in disabled}, dump)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 from edgec.ir import Graph, Op, OpDef, Value
+from edgec.ir.rewrite import Rewriter, scalar
 from edgec.ops.activation import Gelu, HardSigmoid
 from edgec.ops.unary import HardSwish
-from edgec.passes._rewrite import Rewriter, scalar
 
 _TOLERANCE = 1e-6
 """How far a constant may be from the function's own: some exporters round 1/6 in float32."""

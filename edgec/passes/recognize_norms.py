@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from edgec.ir import Array, Graph, Op, Value
+from edgec.ir.rewrite import Rewriter, scalar
 from edgec.ops.norm import InstanceNorm, LayerNorm
 from edgec.ops.reduce import Mean
-from edgec.passes._rewrite import Rewriter, scalar
 
 
 def run(graph: Graph) -> bool:

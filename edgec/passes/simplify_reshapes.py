@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from edgec.ir import Graph, Op
+from edgec.ir.rewrite import Rewriter
 from edgec.ops.shape import Reshape, Transpose
-from edgec.passes._rewrite import Rewriter
 from edgec.passes._storage import only_moves_ones
 
 

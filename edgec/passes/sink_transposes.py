@@ -13,8 +13,8 @@ from math import prod
 import numpy as np
 
 from edgec.ir import Graph, Op
+from edgec.ir.rewrite import Rewriter
 from edgec.ops.shape import Reshape, Transpose
-from edgec.passes._rewrite import Rewriter
 
 Perm = tuple[int, ...]
 

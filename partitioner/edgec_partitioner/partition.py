@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 
 from edgec.ir import Graph, Op, Refusal, Value
 from edgec.ops.shape import Reshape
 from edgec_partitioner.cost import LINKS, CpuCost, Link
+from edgec_partitioner.legalize import Applied, legalize
 from edgec_partitioner.regions import Costs, Move, Region, choose_places, regions
 from edgec_partitioner.segments import Segment, segment, split
 from edgec_partitioner.verdicts import Place, Verdict, verdicts
@@ -17,11 +18,25 @@ WORTHWHILE = "worthwhile"
 
 
 @dataclass(frozen=True)
+class Wishes:
+    """What a person, or the compiler itself, says about a partition.
+
+    optimistic: ops of which the evidence does not say whether they map go to the Edge TPU. disabled: names of rewrites
+    to leave out. refused: ops that the compiler refused, by the name of their first output.
+    """
+
+    optimistic: bool = False
+    disabled: Collection[str] = ()
+    refused: Mapping[str, Refusal] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Partition:
     """A graph, where each of its ops runs and why, and the segments that came of it.
 
-    link: how the Edge TPU is attached; None without one, and then `verdicts` is empty.
-    segment_of: the name of each op's segment. regions: one per segment, in terms of `graph`.
+    graph: with the rewrites `applied` that brought more of it onto the Edge TPU. link: how the Edge TPU is attached;
+    None without one, and then `verdicts` is empty. segment_of: the name of each op's segment. regions: one per segment,
+    in terms of `graph`.
     """
 
     graph: Graph
@@ -29,6 +44,7 @@ class Partition:
     verdicts: Mapping[Op, Verdict]
     regions: tuple[Region, ...]
     segments: tuple[Segment, ...]
+    applied: tuple[Applied, ...] = ()
 
     @property
     def segment_of(self) -> dict[Op, Segment]:
@@ -37,19 +53,31 @@ class Partition:
         return {op: s for r, s in pairs for op in r.ops}
 
 
-def partition(graph: Graph, link: str | None, cpu: CpuCost | None = None) -> Partition:
+def partition(graph: Graph, link: str | None, cpu: CpuCost | None = None, wishes: Wishes | None = None) -> Partition:
     """Split a graph for a board with an Edge TPU on `link` ("usb3", "usb2", "pcie"), or for the CPU alone (None).
 
     `cpu` tells how fast the board's CPU is (default: see CpuCost).
     """
-    graph = _computed_outputs(graph)
+    graph, wishes = _computed_outputs(graph), wishes or Wishes()
     if link is None:
         everything = split(graph, dict.fromkeys(graph.ops, "cpu"))
         region = Region("cpu", tuple(graph.ops), tuple(graph.inputs), tuple(graph.outputs))
         return Partition(graph, None, {}, (region,), tuple(everything))
     costs = Costs(LINKS[link], cpu or CpuCost())
-    judged = verdicts(graph)
-    allowed: dict[Op, Place] = {op: v.place for op, v in judged.items()}
+    skip: dict[tuple[str, str], Refusal] = {}
+    while True:
+        legal, applied = legalize(graph, exact=True, optimistic=wishes.optimistic, disabled=wishes.disabled, skip=skip)
+        known = {at: refusal for (_, at), refusal in skip.items()}
+        parts = _place(legal, costs, replace(wishes, refused={**known, **wishes.refused}), tuple(applied))
+        stranded = _stranded(parts)
+        if not stranded:
+            return parts
+        skip |= stranded
+
+
+def _place(graph: Graph, costs: Costs, wishes: Wishes, applied: tuple[Applied, ...]) -> Partition:
+    judged = verdicts(graph, wishes.refused)
+    allowed: dict[Op, Place] = {op: v.place(wishes.optimistic) for op, v in judged.items()}
     places, moves = choose_places(graph, allowed, costs)
     judged |= {op: Verdict((_not_worth(move),)) for move in moves for op in move.ops}
     parts = regions(graph, places) or [Region("cpu", (), tuple(graph.inputs), tuple(graph.outputs))]
@@ -57,7 +85,20 @@ def partition(graph: Graph, link: str | None, cpu: CpuCost | None = None) -> Par
     segments = [
         segment(f"seg{i}", part, next(times) if part.place == "edgetpu" else None) for i, part in enumerate(parts)
     ]
-    return Partition(graph, costs.link, judged, tuple(parts), tuple(segments))
+    return Partition(graph, costs.link, judged, tuple(parts), tuple(segments), applied)
+
+
+def _stranded(parts: Partition) -> dict[tuple[str, str], Refusal]:
+    """Rewrites of which nothing came to the Edge TPU, and why: the CPU is better off with what was there before."""
+    segment_of = parts.segment_of
+    at = {op.outputs[0].name: op for op in parts.graph.ops}
+    found: dict[tuple[str, str], Refusal] = {}
+    for a in parts.applied:
+        made = [at[name] for name in a.made if name in at]
+        why = [r for op in made for r in parts.verdicts[op].refusals]
+        if why and all(segment_of[op].place == "cpu" for op in made):
+            found[a.rewrite, a.at] = why[0]
+    return found
 
 
 def _not_worth(move: Move) -> Refusal:

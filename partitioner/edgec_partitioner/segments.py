@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from edgec.ir import Graph, Op, Value, verify
-from edgec_partitioner.legalize import legalize
 from edgec_partitioner.regions import Places, Region, regions
 from edgec_partitioner.verdicts import Place
 
@@ -28,7 +27,7 @@ class Segment:
 def split(graph: Graph, places: Places) -> list[Segment]:
     """The segments of `graph` in the order they run; at least one, and each a legal "partitioned" graph.
 
-    Edge TPU segments are legalised: they can be written as TFLite. Every output must be computed, or an input.
+    Every output must be computed, or an input.
     """
     parts = regions(graph, places) or [Region("cpu", (), tuple(graph.inputs), tuple(graph.outputs))]
     return [segment(f"seg{i}", part) for i, part in enumerate(parts)]
@@ -38,7 +37,6 @@ def segment(name: str, part: Region, est_ms: float | None = None) -> Segment:
     """The graph of one region."""
     own = _subgraph(name, part)
     macs = sum(op.spec.macs(op) for op in own.ops)
-    own = legalize(own) if part.place == "edgetpu" else own
     verify(own, "partitioned")
     return Segment(name, part.place, own, macs, est_ms)
 

@@ -2,35 +2,52 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from edgec.ir import Graph, Op, OpDef, Refusal
-from edgec_partitioner.legalize import cures, obstacle
 
 Place = Literal["cpu", "edgetpu"]
+Answer = Literal["cpu", "edgetpu", "uncertain"]
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Where an op may run; `refusals` says why not on the Edge TPU, and is empty if it may."""
+    """Whether an op may run on the Edge TPU; `refusals` says why not, and is empty if it may."""
 
     refusals: tuple[Refusal, ...] = ()
 
     @property
-    def place(self) -> Place:
-        """The better place that the rules allow."""
-        return "cpu" if self.refusals else "edgetpu"
+    def answer(self) -> Answer:
+        """What the rules say; "uncertain" where only rules with a gap in their evidence speak against it."""
+        if not self.refusals:
+            return "edgetpu"
+        return "uncertain" if all(r.uncertain for r in self.refusals) else "cpu"
+
+    def place(self, optimistic: bool = False) -> Place:
+        """The better place that the rules allow; `optimistic` gives uncertain ops to the Edge TPU."""
+        return "edgetpu" if self.answer == "edgetpu" or (optimistic and self.answer == "uncertain") else "cpu"
 
 
-def verdicts(graph: Graph) -> dict[Op, Verdict]:
-    """The verdict on each op, by the rules that stand beside the ops and by what legalisation can rewrite."""
-    return {op: Verdict(tuple(_refusals(op))) for op in graph.ops}
+def verdicts(graph: Graph, refused: Mapping[str, Refusal] | None = None) -> dict[Op, Verdict]:
+    """The verdict on each op, by the rules that stand beside the ops.
+
+    refused: what the compiler itself said of an op, by the name of its first output; that settles it.
+    """
+    known = refused or {}
+    return {
+        op: Verdict((known[op.outputs[0].name],) if op.outputs[0].name in known else refusals(op)) for op in graph.ops
+    }
 
 
-def _refusals(op: Op) -> list[Refusal]:
-    found = [r for r in op.spec.why_not(op) if not cures(op, r)]
+def refusals(op: Op) -> tuple[Refusal, ...]:
+    """Every rule that the op breaks, the most telling first."""
+    found = op.spec.why_not(op)
     if found:  # what the op's own rules say tells more than what holds for all ops
-        return sorted(found, key=lambda r: hasattr(OpDef, f"_{r.rule}"))
-    blocked = obstacle(op)
-    return [blocked] if blocked is not None else []
+        return tuple(sorted(found, key=lambda r: (r.uncertain, hasattr(OpDef, f"_{r.rule}"))))
+    if op.spec.to_tflite(op) is None:
+        constraint = "the operation must have a TFLite form, which carries it to the compiler"
+        fix = "none needed: edgec compiles it to C for the CPU"
+        return (Refusal("tflite_form", constraint, op.kind, fix),)
+    return ()

@@ -84,7 +84,7 @@ def test_rules_agree_with_the_real_compiler(shared: Path) -> None:
             op = writer.get(sub.tensors[operator.outputs[0]].name.decode())
             if op is None or row["verdict"] == "after":
                 continue
-            if (judged[op].place == "edgetpu") == (row["verdict"] == "mapped"):
+            if (judged[op].place() == "edgetpu") == (row["verdict"] == "mapped"):
                 agreed[row["opcode"]] += 1
             else:
                 why = "; ".join(f"{r.rule}: {r.seen}" for r in judged[op].refusals)

@@ -21,4 +21,4 @@ def test_each_sample_has_a_verdict(kind: str) -> None:
             assert refusal.seen
             assert refusal.fix
         if any(v.type.dtype not in ("int8", "uint8") for v in graph.outputs):
-            assert verdict.place == "cpu"
+            assert verdict.place() == "cpu"

@@ -58,7 +58,7 @@ def test_c_is_interp(name: str) -> None:
 @pytest.mark.parametrize("name", NETS)
 def test_tflite_reference_kernels_are_interp(name: str) -> None:
     graph = NETS[name]()
-    q = legalize(quantize(graph, samples(graph)))
+    q = legalize(quantize(graph, samples(graph)), exact=True)[0]
     inputs = samples(graph, 1, seed=9)[0]
     for key, y in run_tflite(q, inputs).items():
         np.testing.assert_array_equal(y, interp(q, inputs)[key])
