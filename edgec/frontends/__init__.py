@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from edgec.errors import InputError
@@ -14,17 +14,26 @@ from edgec.ir.verify import VerifyError
 MAX_TENSOR_BYTES = 1 << 30
 """No board that edgec compiles for could hold more in one tensor."""
 
-_READERS = {".onnx": read_onnx, ".tflite": read_tflite}
+_READERS: dict[str, Callable[[Path, Mapping[str, tuple[int, ...]]], Graph]] = {
+    ".onnx": read_onnx,
+    ".tflite": read_tflite,
+}
 
 
-def read_model(path: Path, input_shapes: Mapping[str, tuple[int, ...]] | None = None) -> Graph:
-    """The graph of a .onnx or .tflite file; `input_shapes` freezes dynamic inputs by name."""
+def read_model(path: Path, input_shapes: Mapping[str, tuple[int, ...]] | None = None, *, opaque: bool = False) -> Graph:
+    """The graph of a .onnx or .tflite file; `input_shapes` freezes dynamic inputs by name.
+
+    opaque: operators of a .tflite file that edgec cannot read become opaque ones (see ops/opaque.py).
+    """
     if not path.is_file():
         raise InputError(f"no such model file: {path}", hint="check the path")
     reader = _READERS.get(path.suffix.lower())
     if reader is None:
         raise InputError(f"{path.name} is neither .onnx nor .tflite", str(path), "export the model to one of them")
-    graph = reader(path, input_shapes or {})
+    if opaque and reader is read_tflite:
+        graph = read_tflite(path, input_shapes or {}, opaque=True)
+    else:
+        graph = reader(path, input_shapes or {})
     for v in graph.values():
         if min(v.type.shape, default=1) < 1 or v.type.nbytes > MAX_TENSOR_BYTES:
             what = f"tensor {v.name} has the impossible shape {list(v.type.shape)}"

@@ -13,6 +13,7 @@ from edgec.ir.opdef import (
     TfliteCode,
     TfliteOp,
     Uncertain,
+    Versions,
     edgetpu_rule,
 )
 from edgec.ir.text import parse, print_graph
@@ -36,6 +37,7 @@ __all__ = [
     "TfliteOp",
     "Uncertain",
     "Value",
+    "Versions",
     "edgetpu_rule",
     "fold",
     "interp",

@@ -7,7 +7,7 @@ partitioner, quantizer and conformance tests find it by what it declares.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
@@ -17,6 +17,11 @@ from edgec.ir.types import Array, Quant, TensorType
 if TYPE_CHECKING:
     from edgec.ir.build import Builder
     from edgec.ir.graph import Op, Value
+
+
+LARGEST_MAPPED = 12_656_736
+"""Elements of the largest tensor that was seen to map: [1,513,257,96] between PAD and DEPTHWISE_CONV_2D. Larger models
+often fail to compile, but not always."""
 
 
 class QuantRule(Enum):
@@ -30,6 +35,19 @@ class QuantRule(Enum):
 
 class Uncertain(str):
     """What a support rule saw where the evidence leaves a gap: neither shown to map nor to be refused."""
+
+
+@dataclass(frozen=True)
+class Versions:
+    """What the Edge TPU compiler makes of the versions of a TFLite operator.
+
+    mapped: the highest that was seen mapped; where none was, that of TFLite's first int8 kernel. refused: from this one
+    on it stays on the CPU. aborts: from this one on the compiler gives up the whole model. Between, nothing is known.
+    """
+
+    mapped: int
+    refused: int | None = None
+    aborts: int | None = None
 
 
 @dataclass(frozen=True)
@@ -198,6 +216,8 @@ class OpDef:
     """Whether the quantizer may give each output channel of the weight a scale of its own."""
     edgetpu: ClassVar[bool] = False
     """Whether any form of the op is mapped by the Edge TPU compiler."""
+    edgetpu_versions: ClassVar[Mapping[str, Versions]] = {}
+    """What its compiler makes of operator versions, for the names in `tflite`; those left out play no part."""
     view: ClassVar[bool] = False
     """Whether the output is the input's bytes under another shape."""
     elementwise: ClassVar[bool] = False
@@ -292,6 +312,12 @@ class OpDef:
             if v.const is None and any(d > 1 for d in v.type.shape[:-3]):
                 return f"{v.name} has shape {list(v.type.shape)}"
         return None
+
+    @edgetpu_rule(fix="use a smaller image; edgec computes convolutions and pools in bands of rows where it can")
+    def _large_tensor(self, op: Op) -> str | None:
+        """At most 12656736 elements, the largest tensor that was seen to map."""
+        large = (v for v in [*op.inputs, *op.outputs] if v.type.size > LARGEST_MAPPED)
+        return next((Uncertain(f"{v.name} has shape {list(v.type.shape)}") for v in large), None)
 
 
 def by_name(table: str, name: str) -> type[OpDef] | None:

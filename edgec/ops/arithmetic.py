@@ -17,6 +17,7 @@ from edgec.ir import (
     Sample,
     TensorType,
     Value,
+    Versions,
     edgetpu_rule,
 )
 from edgec.ops.binary import Binary, integer_divisions, scaled_struct
@@ -51,6 +52,7 @@ class Maximum(_Extremum):
     kind = "maximum"
     onnx = ("Max",)
     tflite = ("MAXIMUM",)
+    edgetpu_versions = {"MAXIMUM": Versions(2)}
     fn = staticmethod(np.maximum)
 
 
@@ -61,6 +63,7 @@ class Minimum(_Extremum):
     kind = "minimum"
     onnx = ("Min",)
     tflite = ("MINIMUM",)
+    edgetpu_versions = {"MINIMUM": Versions(2)}
     fn = staticmethod(np.minimum)
 
 
@@ -69,7 +72,9 @@ class SquaredDifference(Binary):
     """(a - b)²."""
 
     kind = "squared_difference"
+    edgetpu: ClassVar[bool] = True
     tflite = ("SQUARED_DIFFERENCE",)
+    edgetpu_versions = {"SQUARED_DIFFERENCE": Versions(2)}
     options = "SquaredDifferenceOptions"
     tflite_types: ClassVar[tuple[str, ...]] = ("float32", "int8", "int32")
     fn = staticmethod(lambda a, b: np.square(a - b))

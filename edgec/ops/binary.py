@@ -22,6 +22,8 @@ from edgec.ir import (
     TfliteCode,
     TfliteOp,
     Value,
+    Versions,
+    edgetpu_rule,
 )
 from edgec.ir.opdef import Arg
 from edgec.ops.common import act_f32, suffix
@@ -32,6 +34,7 @@ from edgec.ops.fixed_point import (
     multiply_by_quantized_multiplier,
     quantize_multiplier,
 )
+from edgec.ops.limits import ONE_ROW_MAPPED, one_row, within
 
 _LEFT_SHIFT = 20  # headroom that TFLite's int8 add and sub give both inputs before they are brought to one scale
 
@@ -250,6 +253,7 @@ class Add(Additive):
     kind = "add"
     onnx = ("Add", "Sum")
     tflite = ("ADD",)
+    edgetpu_versions = {"ADD": Versions(2, refused=4)}
     options = "AddOptions"
     fn = staticmethod(np.add)
 
@@ -261,6 +265,7 @@ class Sub(Additive):
     kind = "sub"
     onnx = ("Sub",)
     tflite = ("SUB",)
+    edgetpu_versions = {"SUB": Versions(2)}
     options = "SubOptions"
     fn = staticmethod(np.subtract)
 
@@ -272,6 +277,7 @@ class Mul(Fused):
     kind = "mul"
     onnx = ("Mul",)
     tflite = ("MUL",)
+    edgetpu_versions = {"MUL": Versions(2)}
     options = "MulOptions"
     fn = staticmethod(np.multiply)
     edgetpu: ClassVar[bool] = True
@@ -282,6 +288,13 @@ class Mul(Fused):
         scaled = multiply_by_quantized_multiplier(product, *product_multiplier(at, bt, yt))
         result: Array = scaled + np.int32(yt.zero_point)
         return result
+
+    @edgetpu_rule(fix="multiply before the tensor is flattened to one row")
+    def _mul_length(self, op: Op) -> str | None:
+        """MUL: at most 185094 elements of one row, as [1, n, m]; a larger one was refused, images map at any size."""
+        y = op.output.type
+        seen = f"output {list(y.shape)} has {y.size} elements"
+        return within(y.size, ONE_ROW_MAPPED, None, seen) if one_row(y) else None
 
     def c_requant(self, c: CEmitter, a: TensorType, b: TensorType, y: TensorType) -> str:
         """ek_mul_t."""

@@ -22,6 +22,7 @@ from edgec.ir import (
     TfliteCode,
     TfliteOp,
     Value,
+    Versions,
     edgetpu_rule,
 )
 from edgec.ir.opdef import Arg
@@ -38,6 +39,7 @@ class Tile(OpDef):
     kind = "tile"
     onnx = ("Tile", "Expand")
     tflite = ("TILE", "BROADCAST_TO")
+    edgetpu_versions = {"TILE": Versions(1)}
     quant: ClassVar[QuantRule] = QuantRule.SAME
     edgetpu: ClassVar[bool] = True
 

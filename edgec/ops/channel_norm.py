@@ -21,6 +21,7 @@ from edgec.ir import (
     TfliteCode,
     TfliteOp,
     Value,
+    Versions,
 )
 from edgec.ir.opdef import Arg
 from edgec.ops.common import axis_of, suffix
@@ -47,6 +48,7 @@ class L2Norm(OpDef):
     kind = "l2_norm"
     onnx = ("LpNormalization",)
     tflite = ("L2_NORMALIZATION",)
+    edgetpu_versions = {"L2_NORMALIZATION": Versions(2)}
     quant: ClassVar[QuantRule] = QuantRule.FIXED
     edgetpu: ClassVar[bool] = True
 

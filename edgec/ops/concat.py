@@ -22,11 +22,13 @@ from edgec.ir import (
     TfliteCode,
     TfliteOp,
     Value,
+    Versions,
     edgetpu_rule,
 )
 from edgec.ir.opdef import Arg
 from edgec.ops.common import axis_of
 from edgec.ops.fixed_point import round_half_away
+from edgec.ops.limits import ONE_ROW_MAPPED, one_row, within
 from edgec.ops.shape import Reshape
 
 
@@ -43,6 +45,7 @@ class Concat(OpDef):
     kind = "concat"
     onnx = ("Concat",)
     tflite = ("CONCATENATION", "PACK")
+    edgetpu_versions = {"CONCATENATION": Versions(2), "PACK": Versions(2)}
     quant: ClassVar[QuantRule] = QuantRule.SAME
     edgetpu: ClassVar[bool] = True
 
@@ -136,15 +139,14 @@ class Concat(OpDef):
 
     @edgetpu_rule(fix="join before the heads are flattened, or end the Edge TPU part at the separate heads")
     def _concat_length(self, op: Op) -> str | None:
-        """CONCATENATION: at most 8000 positions of tensors with less than three live dimensions."""
-        live = [d for d in op.output.type.shape if d > 1]
-        if len(live) < 3 and any(d > _LENGTH_MAX for d in live):
-            return f"output is {list(op.output.type.shape)}"
-        return None
+        """CONCATENATION: at most 185094 elements of one row, as [1, n, m]; refused from 262395 on. Images: any size."""
+        y = op.output.type
+        seen = f"output {list(y.shape)} has {y.size} elements"
+        return within(y.size, ONE_ROW_MAPPED, _ONE_ROW_REFUSED, seen) if one_row(y) else None
 
 
-_LENGTH_MAX = 8_000
-"""Real logs refuse the joined heads of detectors, [1,144,8400] and [1,25200,85]; images map at any size seen."""
+_ONE_ROW_REFUSED = 262_395
+"""Real logs refuse the joined heads of detectors: [1,3087,85], [1,144,8400], [1,25200,85]."""
 
 
 def unlike(x: TensorType, y: TensorType) -> bool:

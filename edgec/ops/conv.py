@@ -21,6 +21,7 @@ from edgec.ir import (
     TfliteCode,
     TfliteOp,
     Value,
+    Versions,
     edgetpu_rule,
 )
 from edgec.ir.opdef import Arg
@@ -192,6 +193,7 @@ class Conv2D(_Conv):
     table = "ek_conv2d"
     onnx = ("Conv",)
     tflite = ("CONV_2D",)
+    edgetpu_versions = {"CONV_2D": Versions(3, aborts=6)}
 
     def channels(self, x: TensorType, w: TensorType) -> int:
         """O; C must be a multiple of the weights' depth and O of the group count."""
@@ -237,7 +239,8 @@ class Conv2D(_Conv):
 
     def to_tflite(self, op: Op) -> TfliteCode:
         """CONV_2D; version 3 is int8, 2 dilation in float and uint8."""
-        return TfliteCode("CONV_2D", ("Conv2DOptions", dict(self.tflite_options(op))), 3 if _is_int8(op) else 1)
+        version = 3 if _is_int8(op) else 1
+        return TfliteCode("CONV_2D", ("Conv2DOptions", dict(self.tflite_options(op))), version, _with_bias(op))
 
     @edgetpu_rule(fix="use one group, or as many as channels (depthwise)")
     def _one_group(self, op: Op) -> str | None:
@@ -266,6 +269,7 @@ class DepthwiseConv2D(_Conv):
     kind = "depthwise_conv2d"
     table = "ek_dwconv2d"
     tflite = ("DEPTHWISE_CONV_2D",)
+    edgetpu_versions = {"DEPTHWISE_CONV_2D": Versions(3)}
     weight_axis: ClassVar[int] = 3
 
     def channels(self, x: TensorType, w: TensorType) -> int:
@@ -293,7 +297,7 @@ class DepthwiseConv2D(_Conv):
         multiplier = op.output.type.shape[3] // op.inputs[0].type.shape[3]
         options = {**self.tflite_options(op), "depthMultiplier": multiplier}
         version = 3 if _is_int8(op) else 2 if self.dilation != (1, 1) else 1
-        return TfliteCode("DEPTHWISE_CONV_2D", ("DepthwiseConv2DOptions", options), version)
+        return TfliteCode("DEPTHWISE_CONV_2D", ("DepthwiseConv2DOptions", options), version, _with_bias(op))
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
@@ -311,6 +315,17 @@ def _is_int8(op: Op) -> bool:
     return op.inputs[0].type.dtype == "int8"
 
 
+def _with_bias(op: Op) -> tuple[Value, ...]:
+    """The inputs; TFLite's quantized kernels want a bias even where it is zero."""
+    x, w = op.inputs[0].type, op.inputs[1].type
+    if len(op.inputs) > 2 or w.quant is None:
+        return tuple(op.inputs)
+    scales = tuple(float(np.float32(x.scale) * np.float32(s)) for s in w.quant.scale)
+    quant = Quant(scales, (0,) * len(scales), 0 if w.quant.axis is not None else None)
+    zeros = np.zeros(op.output.type.shape[3], np.int32)
+    return (*op.inputs, Value(f"{op.output.name}/bias", TensorType(zeros.shape, "int32", quant), zeros))
+
+
 def conv_samples(spec: OpDef, size: tuple[int, ...], w: tuple[int, ...], o: int, label: str) -> Iterator[Sample]:
     """A float, a per-tensor and a per-channel int8 sample of one convolution-like op."""
     yield Sample(spec, (Arg(TensorType(size)), Arg(TensorType(w), True), Arg(TensorType((o,)), True)), label=label)
@@ -323,3 +338,5 @@ def conv_samples(spec: OpDef, size: tuple[int, ...], w: tuple[int, ...], o: int,
         bias = Quant(tuple(float(np.float32(0.05) * np.float32(s)) for s in quant.scale), (0,) * len(quant.scale), 0)
         args = (Arg(x), Arg(TensorType(w, "int8", quant), True), Arg(TensorType((o,), "int32", bias), True))
         yield Sample(spec, args, Quant.per_tensor(0.09, 5), f"{label}_{name}")
+        if label == "3x3":
+            yield Sample(spec, args[:2], Quant.per_tensor(0.09, 5), f"{label}_{name}_no_bias")

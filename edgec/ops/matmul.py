@@ -23,6 +23,7 @@ from edgec.ir import (
     TfliteCode,
     TfliteOp,
     Value,
+    Versions,
     edgetpu_rule,
 )
 from edgec.ir.opdef import Arg
@@ -44,6 +45,7 @@ class FullyConnected(OpDef):
 
     kind = "fully_connected"
     tflite = ("FULLY_CONNECTED",)
+    edgetpu_versions = {"FULLY_CONNECTED": Versions(4)}
     onnx = ("Gemm",)
     roles: ClassVar[tuple[str, ...]] = ("act", "weight", "bias")
     per_channel: ClassVar[bool] = False  # interpreters before TFLite 2.16 know one scale only

@@ -22,6 +22,7 @@ from edgec.ir import (
     TfliteCode,
     TfliteOp,
     Value,
+    Versions,
     edgetpu_rule,
 )
 from edgec.ir.opdef import Arg
@@ -48,6 +49,7 @@ class Pad(OpDef):
     kind = "pad"
     onnx = ("Pad",)
     tflite = ("PAD", "PADV2", "MIRROR_PAD")
+    edgetpu_versions = {"PAD": Versions(2)}
     quant: ClassVar[QuantRule] = QuantRule.SAME
     edgetpu: ClassVar[bool] = True
 

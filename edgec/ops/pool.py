@@ -21,6 +21,7 @@ from edgec.ir import (
     TfliteCode,
     TfliteOp,
     Value,
+    Versions,
     edgetpu_rule,
 )
 from edgec.ir.opdef import Arg
@@ -177,6 +178,7 @@ class MaxPool2D(_Pool):
     kind = "max_pool2d"
     onnx = ("MaxPool",)
     tflite = ("MAX_POOL_2D",)
+    edgetpu_versions = {"MAX_POOL_2D": Versions(2)}
 
     def ref(self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]) -> list[Array]:
         """Tap by tap, which is faster than one maximum over a six-dimensional view."""
@@ -204,6 +206,7 @@ class AveragePool2D(_Pool):
     kind = "average_pool2d"
     onnx = ("AveragePool",)
     tflite = ("AVERAGE_POOL_2D",)
+    edgetpu_versions = {"AVERAGE_POOL_2D": Versions(2)}
 
     def counts(self, x: TensorType) -> Array:
         """[1, OH, OW, 1]: how many elements each window holds."""

@@ -14,6 +14,7 @@ from edgec.ir import (
     Op,
     TensorType,
     TfliteCode,
+    Versions,
     edgetpu_rule,
 )
 from edgec.ops.binary import Binary, product_multiplier, scaled_struct
@@ -27,6 +28,7 @@ class PRelu(Binary):
     kind = "prelu"
     onnx = ("PRelu",)
     tflite = ("PRELU",)
+    edgetpu_versions = {"PRELU": Versions(1)}
     fn = staticmethod(lambda x, alpha: np.where(x >= 0, x, x * alpha))
     edgetpu: ClassVar[bool] = True
     sampled: ClassVar[tuple[str, ...]] = ("float32",)

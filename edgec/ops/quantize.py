@@ -19,6 +19,7 @@ from edgec.ir import (
     TensorType,
     TfliteCode,
     TfliteOp,
+    Versions,
     edgetpu_rule,
 )
 from edgec.ir.opdef import Arg
@@ -34,6 +35,7 @@ class Quantize(OpDef):
 
     kind = "quantize"
     tflite = ("QUANTIZE",)
+    edgetpu_versions = {"QUANTIZE": Versions(2, aborts=3)}
     quant: ClassVar[QuantRule] = QuantRule.FREE
     edgetpu: ClassVar[bool] = True
 

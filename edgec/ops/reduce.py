@@ -23,15 +23,18 @@ from edgec.ir import (
     TfliteCode,
     TfliteOp,
     Value,
+    Versions,
     edgetpu_rule,
 )
 from edgec.ir.opdef import Arg
 from edgec.ops.common import axis_of, ints, suffix
 from edgec.ops.fixed_point import multiply_by_quantized_multiplier, quantize_multiplier, round_half_away
+from edgec.ops.limits import within
 from edgec.ops.shape import Reshape
 from edgec.ops.unary import Abs, Sqrt, Square
 
-_EDGETPU_MAX = 62_720  # elements of the largest MEAN seen mapped; one of 98304 was refused
+_MEAN = (62_720, 98_304)
+"""Elements of the largest MEAN seen mapped, [1,7,7,1280], and of the one refused, [1,256,128,3]."""
 
 
 @dataclass(frozen=True)
@@ -136,13 +139,9 @@ class _Reduce(OpDef):
 
     @edgetpu_rule(fix="run one image per inference, and reduce over height, width and channels alone")
     def _not_over_batch(self, op: Op) -> str | None:
-        """Reductions must leave the batch alone; over channels, their number must be a multiple of 4."""
+        """Reductions must leave the batch alone."""
         x = op.inputs[0].type
-        if 0 in self.axes and x.shape[0] > 1:
-            return f"axes {list(self.axes)} of {list(x.shape)}"
-        if x.rank - 1 in self.axes and x.shape[-1] % 4:
-            return f"{x.shape[-1]} channels"
-        return None
+        return f"axes {list(self.axes)} of {list(x.shape)}" if 0 in self.axes and x.shape[0] > 1 else None
 
 
 def _walk(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
@@ -192,6 +191,7 @@ class Mean(_Sums):
     kind = "mean"
     onnx = ("ReduceMean", "GlobalAveragePool")
     tflite = ("MEAN",)
+    edgetpu_versions = {"MEAN": Versions(2)}
     fn = staticmethod(np.mean)
 
     def rescale(self, total: Array, x: TensorType, y: TensorType) -> Array:
@@ -215,9 +215,15 @@ class Mean(_Sums):
 
     @edgetpu_rule(fix="use an average pool over the whole image, or pool in two steps")
     def _mean_size(self, op: Op) -> str | None:
-        """MEAN: at most 62720 elements."""
+        """MEAN: at most 62720 elements; refused from 98304 on."""
         x = op.inputs[0].type
-        return f"input {list(x.shape)} has {x.size} elements" if x.size > _EDGETPU_MAX else None
+        return within(x.size, *_MEAN, f"input {list(x.shape)} has {x.size} elements")
+
+    @edgetpu_rule(fix="pad the channels to a multiple of 4, or reduce over height and width alone")
+    def _mean_channels(self, op: Op) -> str | None:
+        """MEAN over channels: their number must be a multiple of 4."""
+        x = op.inputs[0].type
+        return f"{x.shape[-1]} channels" if x.rank - 1 in self.axes and x.shape[-1] % 4 else None
 
 
 @dataclass(frozen=True)
@@ -227,6 +233,7 @@ class Sum(_Sums):
     kind = "sum"
     onnx = ("ReduceSum", "ReduceL1", "ReduceL2", "ReduceSumSquare")
     tflite = ("SUM",)
+    edgetpu_versions = {"SUM": Versions(2)}
     fn = staticmethod(np.sum)
 
     def factors(self, x: TensorType, y: TensorType) -> tuple[np.float32, np.float32]:
@@ -266,6 +273,7 @@ class ReduceMax(_Reduce):
     kind = "reduce_max"
     onnx = ("ReduceMax", "GlobalMaxPool")
     tflite = ("REDUCE_MAX",)
+    edgetpu_versions = {"REDUCE_MAX": Versions(2)}
     quant: ClassVar[QuantRule] = QuantRule.SAME
     fn = staticmethod(np.max)
 
@@ -277,6 +285,7 @@ class ReduceMin(_Reduce):
     kind = "reduce_min"
     onnx = ("ReduceMin",)
     tflite = ("REDUCE_MIN",)
+    edgetpu_versions = {"REDUCE_MIN": Versions(2)}
     quant: ClassVar[QuantRule] = QuantRule.SAME
     fn = staticmethod(np.min)
 

@@ -19,10 +19,13 @@ from edgec.ir import (
     TensorType,
     TfliteCode,
     TfliteOp,
+    Uncertain,
+    Versions,
     edgetpu_rule,
 )
 from edgec.ir.opdef import Arg
 from edgec.ops.common import suffix
+from edgec.ops.limits import within
 from edgec.ops.resampling import (
     FIXED_ONE,
     MODES,
@@ -107,6 +110,7 @@ class ResizeNearest(_TfliteResize):
 
     kind = "resize_nearest"
     tflite = ("RESIZE_NEAREST_NEIGHBOR",)
+    edgetpu_versions = {"RESIZE_NEAREST_NEIGHBOR": Versions(3)}
     options = "ResizeNearestNeighborOptions"
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
@@ -148,7 +152,7 @@ class ResizeNearest(_TfliteResize):
     def _nearest_size(self, op: Op) -> str | None:
         """RESIZE_NEAREST_NEIGHBOR: the output has at most 819200 elements."""
         y = op.output.type
-        return None if y.size <= _NEAREST_MAX else f"output {list(y.shape)} has {y.size} elements"
+        return within(y.size, _NEAREST_MAPPED, None, f"output {list(y.shape)} has {y.size} elements")
 
 
 @dataclass(frozen=True)
@@ -163,6 +167,7 @@ class ResizeBilinear(_TfliteResize):
 
     kind = "resize_bilinear"
     tflite = ("RESIZE_BILINEAR",)
+    edgetpu_versions = {"RESIZE_BILINEAR": Versions(3)}
     options = "ResizeBilinearOptions"
 
     @classmethod
@@ -224,26 +229,30 @@ class ResizeBilinear(_TfliteResize):
     def _bilinear_corners(self, op: Op) -> str | None:
         """RESIZE_BILINEAR: corners may be aligned only where the size stays (no other such resize was seen mapped)."""
         x, y = op.inputs[0].type.shape, op.output.type.shape
-        return f"align_corners, {x[1]}x{x[2]} to {y[1]}x{y[2]}" if self.mode == "align_corners" and x != y else None
+        seen = f"align_corners, {x[1]}x{x[2]} to {y[1]}x{y[2]}"
+        return Uncertain(seen) if self.mode == "align_corners" and x != y else None
 
     @edgetpu_rule(fix="enlarge in several steps of two, or by nearest neighbour; one pixel is better repeated (TILE)")
     def _bilinear_factor(self, op: Op) -> str | None:
-        """RESIZE_BILINEAR: each side at most doubles."""
+        """RESIZE_BILINEAR: each side at most doubles and does not shrink; growing 15 times and more is refused."""
         x, y = op.inputs[0].type.shape, op.output.type.shape
-        return f"{x[1]}x{x[2]} to {y[1]}x{y[2]}" if y[1] > 2 * x[1] or y[2] > 2 * x[2] else None
+        seen = f"{x[1]}x{x[2]} to {y[1]}x{y[2]}"
+        if any(y[i] < x[i] for i in (1, 2)):
+            return Uncertain(seen)
+        return next((found for i in (1, 2) if (found := within(y[i], 2 * x[i], 15 * x[i], seen))), None)
 
     @edgetpu_rule(fix="end the Edge TPU part at a smaller image and let the CPU do the last enlargement")
     def _bilinear_size(self, op: Op) -> str | None:
-        """RESIZE_BILINEAR: the output has at most 524288 elements."""
+        """RESIZE_BILINEAR: the output has at most 524288 elements; refused from 5000211 on."""
         y = op.output.type
-        return None if y.size <= _BILINEAR_MAX else f"output {list(y.shape)} has {y.size} elements"
+        return within(y.size, *_BILINEAR, f"output {list(y.shape)} has {y.size} elements")
 
 
-_NEAREST_MAX = 819_200
+_NEAREST_MAPPED = 819_200
 """Elements of the largest RESIZE_NEAREST_NEIGHBOR that was seen mapped, [1,80,80,128]."""
-_BILINEAR_MAX = 524_288
-"""About 128x128x32, which users report as mapped, while 512 pixels are refused. Enlargements by 2 were seen mapped, by
-15 and 33 refused."""
+_BILINEAR = (524_288, 5_000_211)
+"""About 128x128x32, which users report as mapped, and [1,513,513,19], which was refused. Enlargements by 2 were seen
+mapped, by 15 and 33 refused."""
 
 
 @dataclass(frozen=True)

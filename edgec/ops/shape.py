@@ -23,16 +23,18 @@ from edgec.ir import (
     TfliteCode,
     TfliteOp,
     Value,
+    Versions,
     edgetpu_rule,
 )
 from edgec.ir.opdef import Arg
 from edgec.ops.common import suffix
+from edgec.ops.limits import within
 
-_TRANSPOSE_MAX = 70_000
-_RESHAPE_MAX = 110_000
-_RESHAPE_HEAD_MAX = 408_000
-"""Elements of the largest int8 TRANSPOSE and RESHAPE that compiler v16 was seen to map. Both are refused from a little
-above on; in between nothing was seen, and an op that may be refused is cut off rather than tried."""
+_TRANSPOSE = (70_000, 102_400)
+_RESHAPE = (110_000, 230_400)
+_RESHAPE_HEAD = (408_000, 1_632_000)
+"""Elements of the largest int8 TRANSPOSE and RESHAPE that compiler v16 was seen to map (rounded up a little), and of
+the smallest that it refused."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,7 @@ class Reshape(OpDef):
     kind = "reshape"
     onnx = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Dropout")
     tflite = ("RESHAPE", "SQUEEZE", "EXPAND_DIMS")
+    edgetpu_versions = {name: Versions(1) for name in ("RESHAPE", "SQUEEZE", "EXPAND_DIMS")}
     quant: ClassVar[QuantRule] = QuantRule.SAME
     edgetpu: ClassVar[bool] = True
     view: ClassVar[bool] = True
@@ -91,13 +94,14 @@ class Reshape(OpDef):
 
     @edgetpu_rule(fix="keep the tensor as it is on the Edge TPU and reshape it on the CPU, or use a smaller image")
     def _reshape_size(self, op: Op) -> str | None:
-        """RESHAPE: at most 110000 elements (408000 where [h, w, a*b] becomes [h*w, a, b])."""
+        """RESHAPE: at most 110000 elements (408000 where [h, w, a*b] becomes [h*w, a, b]); refused from 230400 on."""
         x = op.inputs[0].type
         before, after = ([d for d in shape if d > 1] for shape in (x.shape, self.shape))
         head = len(before) == len(after) == 3 and after[0] == before[0] * before[1]
-        if before == after or x.size <= (_RESHAPE_HEAD_MAX if head else _RESHAPE_MAX):
+        if before == after:
             return None
-        return f"{list(x.shape)} to {list(self.shape)} moves {x.size} elements"
+        seen = f"{list(x.shape)} to {list(self.shape)} moves {x.size} elements"
+        return within(x.size, *(_RESHAPE_HEAD if head else _RESHAPE), seen)
 
 
 def _onnx_shape(node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -144,6 +148,7 @@ class Transpose(OpDef):
     kind = "transpose"
     onnx = ("Transpose",)
     tflite = ("TRANSPOSE",)
+    edgetpu_versions = {"TRANSPOSE": Versions(2)}
     quant: ClassVar[QuantRule] = QuantRule.SAME
     edgetpu: ClassVar[bool] = True
 
@@ -192,9 +197,9 @@ class Transpose(OpDef):
 
     @edgetpu_rule(fix="keep the tensor as it is on the Edge TPU and transpose it on the CPU, or use a smaller image")
     def _transpose_size(self, op: Op) -> str | None:
-        """TRANSPOSE: at most 70000 elements."""
+        """TRANSPOSE: at most 70000 elements; refused from 102400 on."""
         x = op.inputs[0].type
-        return None if x.size <= _TRANSPOSE_MAX else f"input {list(x.shape)} has {x.size} elements"
+        return within(x.size, *_TRANSPOSE, f"input {list(x.shape)} has {x.size} elements")
 
 
 def element_strides(shape: Sequence[int]) -> list[int]:

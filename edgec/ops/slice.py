@@ -22,16 +22,20 @@ from edgec.ir import (
     TfliteCode,
     TfliteOp,
     Value,
+    Versions,
     edgetpu_rule,
 )
 from edgec.ir.opdef import Arg
 from edgec.ops.common import axis_of, ints
+from edgec.ops.limits import ONE_ROW_MAPPED, one_row, within
 from edgec.ops.shape import Reshape, element_strides, gather, reshape_to
 
 Range = tuple[int, int, int]
 """(first element, number of elements, step) along one axis; the step may be negative."""
 
 _TFLITE_MAX_RANK = 5
+_ONE_ROW_REFUSED = 1_209_600
+"""Elements of the input of a refused slice, [1,144,8400]; slices of images map at any size seen."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,7 @@ class Slice(OpDef):
     kind = "slice"
     onnx = ("Slice",)
     tflite = ("SLICE", "STRIDED_SLICE", "REVERSE_V2")
+    edgetpu_versions = {"SLICE": Versions(2), "STRIDED_SLICE": Versions(2)}
     quant: ClassVar[QuantRule] = QuantRule.SAME
     edgetpu: ClassVar[bool] = True
 
@@ -148,6 +153,13 @@ class Slice(OpDef):
         """STRIDED_SLICE: all strides must be 1."""
         return None if set(self.step) <= {1} else f"strides {list(self.step)}"
 
+    @edgetpu_rule(fix="slice before the heads are flattened, or end the Edge TPU part at the separate heads")
+    def _slice_length(self, op: Op) -> str | None:
+        """STRIDED_SLICE: of a tensor of one row, as [1, n, m], at most 185094 elements; refused from 1209600 on."""
+        x = op.inputs[0].type
+        seen = f"input {list(x.shape)} has {x.size} elements"
+        return within(x.size, ONE_ROW_MAPPED, _ONE_ROW_REFUSED, seen) if one_row(x) else None
+
 
 @dataclass(frozen=True)
 class Split(OpDef):
@@ -156,6 +168,7 @@ class Split(OpDef):
     kind = "split"
     onnx = ("Split",)
     tflite = ("SPLIT", "SPLIT_V", "UNPACK")
+    edgetpu_versions = {"SPLIT": Versions(2)}
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> list[Value]:

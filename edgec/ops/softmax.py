@@ -22,12 +22,14 @@ from edgec.ir import (
     TfliteCode,
     TfliteOp,
     Value,
+    Versions,
     edgetpu_rule,
 )
 from edgec.ir.opdef import Arg
 from edgec.ops.common import axis_of, suffix
 from edgec.ops.fixed_point import saturating_rounding_doubling_high_mul
 from edgec.ops.gemmlowp import exp_on_negative_values, reciprocal_of_one_plus
+from edgec.ops.limits import within
 from edgec.ops.shape import Reshape, transpose
 
 SOFTMAX_QUANT = Quant.per_tensor(1 / 256, -128)
@@ -36,7 +38,7 @@ LOG_SOFTMAX_QUANT = Quant.per_tensor(16 / 256, 127)
 
 _DIFF_BITS = 5  # integer bits of beta * (x - max)
 _SUM_BITS = 12  # integer bits of the sum of exponentials
-_EDGETPU_MAX = 16_384  # elements; the largest row seen mapped, where the documentation says 16000
+_ROW_MAPPED = 16_384  # elements of the longest row seen mapped, where the documentation says 16000
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,7 @@ class Softmax(_Softmax):
     kind = "softmax"
     onnx = ("Softmax",)
     tflite = ("SOFTMAX",)
+    edgetpu_versions = {"SOFTMAX": Versions(2)}
     quant: ClassVar[QuantRule] = QuantRule.FIXED
     prescribed: ClassVar[Quant] = SOFTMAX_QUANT
     edgetpu: ClassVar[bool] = True
@@ -131,7 +134,7 @@ class Softmax(_Softmax):
         n = x.type.shape[-1]
         args = f"{c.ptr(x)}, {c.ptr(y)}, {x.type.size // n}, {n}"
         if y.type.is_quantized:
-            return f"ek_softmax_s8({args}, {c.const(self.exponentials(x.type), 'exp')});"
+            return f"ek_softmax_s8({args}, {c.const(self.exponentials(x.type), 'exps')});"
         return f"ek_softmax_f32({args}, {c.struct('ek_softmax_t', beta=self.beta)});"
 
     @classmethod
@@ -149,9 +152,9 @@ class Softmax(_Softmax):
 
     @edgetpu_rule(fix="keep the softmax on the CPU: it is a small part of the work")
     def _row_length(self, op: Op) -> str | None:
-        """SOFTMAX: at most 16384 elements."""
+        """SOFTMAX: rows of at most 16384 elements."""
         x = op.inputs[0].type
-        return f"input {list(x.shape)} has {x.size} elements" if x.size > _EDGETPU_MAX else None
+        return within(x.shape[-1], _ROW_MAPPED, None, f"rows of {x.shape[-1]} elements")
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from edgec.ir import (
     TfliteCode,
     TfliteOp,
     Value,
+    Versions,
 )
 from edgec.ir.opdef import Arg
 from edgec.ops.pad import Pad
@@ -134,6 +135,7 @@ class SpaceToDepth(_Blocks):
     kind = "space_to_depth"
     onnx = ("SpaceToDepth",)
     tflite = ("SPACE_TO_DEPTH",)
+    edgetpu_versions = {"SPACE_TO_DEPTH": Versions(2)}
     edgetpu: ClassVar[bool] = True
 
     def split(self, shape: tuple[int, ...]) -> tuple[int, ...]:

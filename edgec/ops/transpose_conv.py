@@ -20,17 +20,24 @@ from edgec.ir import (
     TensorType,
     TfliteCode,
     TfliteOp,
+    Uncertain,
     Value,
+    Versions,
     edgetpu_rule,
 )
 from edgec.ops.common import requantize, requantize_args, suffix, with_float_weights
 from edgec.ops.conv import conv_samples
 from edgec.ops.fixed_point import TFLITE_ACTIVATIONS, clamp_float
+from edgec.ops.limits import within
 from edgec.ops.shape import from_nhwc, to_nhwc, transpose
 from edgec.ops.window import Pads, Pair, pair, same_pads
 
 MEDIAPIPE = "custom Convolution2DTransposeBias"
 """MediaPipe's operator: always with a bias, its options a C struct (padding: 1 SAME, 2 VALID; stride x, stride y)."""
+
+_MAPPED = 524_288
+"""Elements of the largest output seen mapped, [1,128,128,32]. Users report [1,64,64,512] as refused, and one of the
+four of a U-Net of 512 pixels."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +55,7 @@ class TransposeConv2D(OpDef):
     kind = "transpose_conv2d"
     onnx = ("ConvTranspose",)
     tflite = ("TRANSPOSE_CONV", MEDIAPIPE)
+    edgetpu_versions = {"TRANSPOSE_CONV": Versions(2, aborts=4)}
     roles: ClassVar[tuple[str, ...]] = ("act", "weight", "bias")
     quant: ClassVar[QuantRule] = QuantRule.FREE
     edgetpu: ClassVar[bool] = True
@@ -202,6 +210,14 @@ class TransposeConv2D(OpDef):
     def _same_or_valid_padding(self, op: Op) -> str | None:
         """TRANSPOSE_CONV: padding must be TFLite's SAME or VALID."""
         return f"pads {self.pads}" if self.tflite_padding(op) is None else None
+
+    @edgetpu_rule(fix="upsample by RESIZE_NEAREST_NEIGHBOR and a convolution")
+    def _upsampling(self, op: Op) -> str | None:
+        """TRANSPOSE_CONV: a window that is not 2x2, and at most 524288 elements; others mapped in some models alone."""
+        y, kernel = op.output.type, _hw(op.inputs[1])
+        if kernel == (2, 2):
+            return Uncertain("window 2x2")
+        return within(y.size, _MAPPED, None, f"output {list(y.shape)} has {y.size} elements")
 
     @edgetpu_rule(fix="quantize the float model with edgec: bias and activation become operations of their own")
     def _old_version(self, op: Op) -> str | None:

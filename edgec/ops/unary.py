@@ -21,11 +21,15 @@ from edgec.ir import (
     TensorType,
     TfliteCode,
     TfliteOp,
+    Uncertain,
     Value,
+    Versions,
+    edgetpu_rule,
 )
 from edgec.ir.opdef import Arg
 from edgec.ops import lut
 from edgec.ops.common import suffix
+from edgec.ops.limits import ONE_ROW_MAPPED, one_row, within
 
 LOGISTIC_QUANT = Quant.per_tensor(1 / 256, -128)
 TANH_QUANT = Quant.per_tensor(1 / 128, 0)
@@ -164,34 +168,58 @@ def _hard_swish(x: Array) -> Array:
 
 
 _POSITIVE = (0.0, 6.0)
-_TPU = {"edgetpu": True}
+
+
+@edgetpu_rule(fix="apply the sigmoid before the heads are flattened, or leave it to the CPU")
+def _logistic_length(self: Unary, op: Op) -> str | None:
+    """LOGISTIC: at most 185094 elements of one row, as [1, n, m]; refused from 672000 on. Images: any size."""
+    x = op.inputs[0].type
+    seen = f"input {list(x.shape)} has {x.size} elements"
+    return within(x.size, ONE_ROW_MAPPED, 80 * 8400, seen) if one_row(x) else None
+
+
+@edgetpu_rule(fix="none needed: edgec computes the inverse root on the CPU")
+def _rsqrt_int8(self: Unary, op: Op) -> str | None:
+    """RSQRT is documented, but the version that has int8 makes compiler 15 give up the model."""
+    return Uncertain("version 2") if op.inputs[0].type.dtype == "int8" else None
+
+
+def _tpu(name: str, version: int = 2) -> dict[str, Any]:
+    """What makes a row one that the Edge TPU has, and the highest version of its TFLite operator seen mapped."""
+    return {"edgetpu": True, "edgetpu_versions": {name: Versions(version)}}
+
 
 Relu = _row(
     "relu", lambda x: np.maximum(x, 0), "max(x, 0).",
     onnx=("Relu",), tflite=("RELU",), versions=(1, 2),
-    table=lambda self, x, y: lut.clamp_table(0.0, None, x, y), **_TPU,
+    table=lambda self, x, y: lut.clamp_table(0.0, None, x, y), **_tpu("RELU"),
 )  # fmt: skip
 Relu6 = _row(
     "relu6", lambda x: np.clip(x, 0, 6), "min(max(x, 0), 6).", domain=(-8.0, 8.0),
-    tflite=("RELU6",), versions=(1, 2), table=lambda self, x, y: lut.clamp_table(0.0, 6.0, x, y), **_TPU,
+    tflite=("RELU6",), versions=(1, 2), table=lambda self, x, y: lut.clamp_table(0.0, 6.0, x, y), **_tpu("RELU6"),
 )  # fmt: skip
 ReluN1To1 = _row(
     "relu_n1_to_1", lambda x: np.clip(x, -1, 1), "min(max(x, -1), 1).",
-    tflite=("RELU_N1_TO_1",), versions=(1, 1), table=lambda self, x, y: lut.clamp_table(-1.0, 1.0, x, y), **_TPU,
+    tflite=("RELU_N1_TO_1",), versions=(1, 1), table=lambda self, x, y: lut.clamp_table(-1.0, 1.0, x, y),
+    **_tpu("RELU_N1_TO_1", 1),
 )  # fmt: skip
 Logistic = _row(
     "logistic", _sigmoid, "1 / (1 + e^-x).", onnx=("Sigmoid",), tflite=("LOGISTIC",), versions=(1, 2),
-    quant=QuantRule.FIXED, prescribed=LOGISTIC_QUANT, domain=(-8.0, 8.0), **_TPU,
+    quant=QuantRule.FIXED, prescribed=LOGISTIC_QUANT, domain=(-8.0, 8.0), **_tpu("LOGISTIC"),
+    _logistic_length=_logistic_length,
 )  # fmt: skip
 Tanh = _row(
     "tanh", np.tanh, "The hyperbolic tangent.", onnx=("Tanh",), tflite=("TANH",), versions=(1, 2),
-    quant=QuantRule.FIXED, prescribed=TANH_QUANT, **_TPU,
+    quant=QuantRule.FIXED, prescribed=TANH_QUANT, **_tpu("TANH"),
 )  # fmt: skip
 HardSwish = _row(
     "hard_swish", _hard_swish, "x * relu6(x + 3) / 6.", onnx=("HardSwish",), tflite=("HARD_SWISH",),
     options="HardSwishOptions", versions=(1, 1), table=lambda self, x, y: lut.hard_swish_table(x, y),
 )  # fmt: skip
-Exp = _row("exp", np.exp, "e^x.", onnx=("Exp",), tflite=("EXP",), options="ExpOptions", versions=(1, 2))
+Exp = _row(
+    "exp", np.exp, "e^x.", onnx=("Exp",), tflite=("EXP",), options="ExpOptions", versions=(1, 2),
+    edgetpu_versions={"EXP": Versions(0, refused=1, aborts=2)},
+)  # fmt: skip
 Log = _row(
     "log", np.log, "The natural logarithm.", onnx=("Log",), tflite=("LOG",), versions=(1, 2),
     domain=_POSITIVE, table=lambda self, x, y: lut.log_table(x, y),
@@ -202,7 +230,7 @@ Sqrt = _row(
 )  # fmt: skip
 Rsqrt = _row(
     "rsqrt", lambda x: 1 / np.sqrt(x), "1 / sqrt(x).", tflite=("RSQRT",), versions=(1, 2),
-    domain=_POSITIVE, table=lambda self, x, y: lut.rsqrt_table(x, y),
+    domain=_POSITIVE, table=lambda self, x, y: lut.rsqrt_table(x, y), **_tpu("RSQRT", 1), _rsqrt_int8=_rsqrt_int8,
 )  # fmt: skip
 Abs = _row(
     "abs", np.abs, "The magnitude.", onnx=("Abs",), tflite=("ABS",), options="AbsOptions", versions=(1, 2),

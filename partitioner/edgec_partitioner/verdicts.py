@@ -48,6 +48,6 @@ def refusals(op: Op) -> tuple[Refusal, ...]:
         return tuple(sorted(found, key=lambda r: (r.uncertain, hasattr(OpDef, f"_{r.rule}"))))
     if op.spec.to_tflite(op) is None:
         constraint = "the operation must have a TFLite form, which carries it to the compiler"
-        fix = "none needed: edgec compiles it to C for the CPU"
+        fix = "none needed: it stays on the CPU"
         return (Refusal("tflite_form", constraint, op.kind, fix),)
     return ()

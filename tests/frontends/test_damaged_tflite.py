@@ -6,12 +6,14 @@ import contextlib
 import tempfile
 from pathlib import Path
 
+from edgec_partitioner.source import judge
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgec.emit.tflite import write_tflite
 from edgec.errors import EdgecError
 from edgec.frontends import read_model
+from edgec.frontends.operators import read_operators
 from tests.emit.test_c import residual_int8
 
 WHOLE = write_tflite(residual_int8())
@@ -28,3 +30,5 @@ def test_flipped_bytes(flips: list[tuple[int, int]]) -> None:
         path.write_bytes(data)
         with contextlib.suppress(EdgecError):
             read_model(path)
+        with contextlib.suppress(EdgecError):
+            judge(read_operators(path))

@@ -1,0 +1,164 @@
+"""What a .tflite file holds: tensors with their types and data, and operators, before they mean anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from ai_edge_litert import schema_py_generated as schema
+
+from edgec.errors import InputError, UnsupportedError
+from edgec.ir import Array, Quant, TensorType
+from edgec.ir.types import DTYPES
+
+CUSTOM = "custom "
+"""What stands before the name of a custom operator."""
+
+_OPAQUE_DTYPE = "object"
+_DTYPES = {number: name.lower() for name, number in vars(schema.TensorType).items() if isinstance(number, int)}
+_OPCODES = {v: k for k, v in vars(schema.BuiltinOperator).items() if isinstance(v, int)}
+
+
+@contextmanager
+def damage_told(path: Path) -> Iterator[None]:
+    """Any failure while a file is read is an InputError: a damaged one can fail anywhere in the generated reader."""
+    try:
+        yield
+    except (InputError, UnsupportedError):
+        raise
+    except Exception as e:
+        hint = "the file is damaged or cut short: copy or export it again"
+        raise InputError(f"{path.name} cannot be read as TFLite ({type(e).__name__}: {e})", str(path), hint) from e
+
+
+@dataclass(frozen=True)
+class FileOperator:
+    """One operator: the builtin's name, or `CUSTOM` and the custom one's; tensors by index, absent inputs negative.
+
+    builtin: its number in TFLite's schema. options: the schema's object, None, or the bytes of a custom operator.
+    uint8: whether it has a quantized uint8 tensor. at: where it is, for messages.
+    """
+
+    name: str
+    builtin: int
+    version: int
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    options: Any
+    uint8: bool
+    at: str
+
+
+@dataclass(frozen=True)
+class TfliteFile:
+    """The main subgraph of a file. `any_type`: also element types that edgec cannot compute with."""
+
+    path: Path
+    model: Any
+    subgraph: Any
+    any_type: bool = False
+
+    @classmethod
+    def load(cls, path: Path, any_type: bool = False) -> TfliteFile:
+        """Raises InputError for what is no TFLite file; call within `damage_told`."""
+        data = path.read_bytes()
+        if data[4:8] != b"TFL3":
+            hint = "give a .tflite file, whole"
+            raise InputError(f"{path.name} is not a TFLite file: its identifier is {data[4:8]!r}", str(path), hint)
+        model = schema.ModelT.InitFromPackedBuf(data)
+        if not model.subgraphs:
+            raise ValueError("it holds no subgraph")
+        return cls(path, model, model.subgraphs[0], any_type)
+
+    @property
+    def inputs(self) -> tuple[int, ...]:
+        """The tensors that the caller gives."""
+        return _indices(self.subgraph.inputs)
+
+    @property
+    def outputs(self) -> tuple[int, ...]:
+        """The tensors that the caller gets."""
+        return _indices(self.subgraph.outputs)
+
+    def operators(self) -> Iterator[FileOperator]:
+        """In the order they run."""
+        for number, operator in enumerate(self.subgraph.operators or ()):
+            code = self.model.operatorCodes[operator.opcodeIndex]
+            builtin = max(int(code.builtinCode), int(code.deprecatedBuiltinCode))
+            name = _OPCODES.get(builtin, f"number {builtin}")
+            custom = name == "CUSTOM"
+            name = f"{CUSTOM}{_text(code.customCode)}" if custom else name
+            inputs, outputs = _indices(operator.inputs), _indices(operator.outputs)
+            uint8 = any(self.type(i) != as_int8(self.type(i)) for i in (*inputs, *outputs) if i >= 0)
+            options = operator.customOptions if custom else operator.builtinOptions
+            at = f"operator {number} ({name}), {self.path}"
+            yield FileOperator(name, builtin, int(code.version or 1), inputs, outputs, options, uint8, at)
+
+    def name(self, i: int) -> str:
+        """The name of a tensor."""
+        return _text(self.subgraph.tensors[i].name) or f"tensor{i}"
+
+    def type(self, i: int) -> TensorType:
+        """The declared type of a tensor. Raises UnsupportedError for element types beyond the IR's."""
+        tensor = self.subgraph.tensors[i]
+        dtype = _DTYPES.get(tensor.type, f"type {tensor.type}")
+        if dtype not in DTYPES:
+            if not self.any_type:
+                what = f"tensor {self.name(i)} has the unsupported element type {dtype}"
+                raise UnsupportedError(what, str(self.path), "edgec reads float32, float16 weights, int8 and uint8")
+            dtype = dtype if dtype in np.sctypeDict else _OPAQUE_DTYPE
+        shape = _indices(tensor.shape)
+        return TensorType(shape, dtype, _quant(tensor.quantization, shape))
+
+    def open_dims(self, i: int) -> list[bool] | None:
+        """Which dimensions the file leaves open, if it says so."""
+        signature = self.subgraph.tensors[i].shapeSignature
+        return None if signature is None else [int(d) < 0 for d in signature]
+
+    def has_data(self, i: int) -> bool:
+        """Whether a tensor is constant."""
+        data = self.model.buffers[self.subgraph.tensors[i].buffer].data
+        return data is not None and (len(data) > 0 or self.type(i).size == 0)
+
+    def is_variable(self, i: int) -> bool:
+        """Whether a tensor keeps its elements from one inference to the next."""
+        return bool(self.subgraph.tensors[i].isVariable)
+
+    def data(self, i: int) -> Array:
+        """The elements of a constant, quantized uint8 as int8."""
+        t = self.type(i)
+        data = self.model.buffers[self.subgraph.tensors[i].buffer].data
+        array = np.frombuffer(np.asarray(data, np.uint8).tobytes(), t.np_dtype).reshape(t.shape)
+        return array if as_int8(t) == t else (array ^ 0x80).view(np.int8)
+
+
+def as_int8(t: TensorType) -> TensorType:
+    """A quantized uint8 type as the int8 type of the same reals."""
+    if t.dtype != "uint8" or t.quant is None:
+        return t
+    zeros = tuple(z - 128 for z in t.quant.zero_point)
+    return t.with_quant(Quant(t.quant.scale, zeros, t.quant.axis), "int8")
+
+
+def _indices(vector: Any) -> tuple[int, ...]:
+    """A vector of the file, which may be absent."""
+    return () if vector is None else tuple(int(i) for i in vector)
+
+
+def _quant(q: Any, shape: tuple[int, ...]) -> Quant | None:
+    if q is None or q.scale is None or len(q.scale) == 0:
+        return None
+    scale = tuple(float(np.float32(s)) for s in q.scale)
+    zero = tuple(int(z) for z in q.zeroPoint) if q.zeroPoint is not None and len(q.zeroPoint) else (0,) * len(scale)
+    if len(scale) == 1:
+        return Quant(scale, zero)
+    axis = int(q.quantizedDimension)  # old converters gave a depthwise bias the dimension of its weights, 3
+    return Quant(scale, zero, axis if axis < len(shape) else len(shape) - 1)
+
+
+def _text(name: bytes | str | None) -> str:
+    return name.decode("utf-8", "replace") if isinstance(name, bytes) else name or ""
