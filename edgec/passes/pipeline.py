@@ -14,15 +14,16 @@ Pass = Callable[[Graph], bool]
 
 _TIDY = ("constant_folding", "dead_code", "common_subexpressions", "cancel_transposes", "algebraic")
 _RECOGNIZE = ("recognize_norms", "recognize_activations")
-_FOLD = ("fold_batch_norm", "fold_bias", "fuse_activation", "fold_pad")
+_FOLD = ("fold_batch_norm", "fold_bias", "fuse_activation", "fold_pad", "fold_crop")
 
 ORDER: tuple[tuple[str, ...], ...] = (
-    (*_TIDY, "layout", "sink_transposes"),
+    (*_TIDY, "recognize_dilated_conv", "layout", "sink_transposes"),
     (*_TIDY, "simplify_reshapes"),
     (*_TIDY, "simplify_reshapes", *_RECOGNIZE, *_FOLD),
 )
-"""Groups, each run until nothing changes. Transposes find their places before those that only move ones become
-reshapes, and the folds come when convolution, bias and activation stand side by side."""
+"""Groups, each run until nothing changes. Blocks of dilated convolutions are found before their transposes move.
+Transposes find their places before those that only move ones become reshapes, and the folds come when convolution, bias
+and activation stand side by side."""
 
 _ROUNDS = 100
 """More rounds than any model needs: passes that undo one another are a bug."""
