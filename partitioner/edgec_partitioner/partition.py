@@ -7,9 +7,11 @@ from dataclasses import dataclass, field, replace
 
 from edgec.ir import Graph, Op, Refusal, Value
 from edgec.ops.shape import Reshape
-from edgec_partitioner.cost import LINKS, CpuCost, Link
+from edgec_partitioner.cost import LINKS, Link
+from edgec_partitioner.cpu_cost import CpuCost
+from edgec_partitioner.cuts import Cuts, Demoted, choose
 from edgec_partitioner.legalize import Applied, legalize
-from edgec_partitioner.regions import Costs, Move, Region, choose_places, regions
+from edgec_partitioner.regions import Costs, Region, staged
 from edgec_partitioner.segments import Segment, segment, split
 from edgec_partitioner.verdicts import Place, Verdict, verdicts
 
@@ -36,7 +38,7 @@ class Partition:
 
     graph: with the rewrites `applied` that brought more of it onto the Edge TPU. link: how the Edge TPU is attached;
     None without one, and then `verdicts` is empty. segment_of: the name of each op's segment. regions: one per segment,
-    in terms of `graph`.
+    in terms of `graph`. cuts: how good the choice of places is; None where nothing was to choose.
     """
 
     graph: Graph
@@ -45,6 +47,7 @@ class Partition:
     regions: tuple[Region, ...]
     segments: tuple[Segment, ...]
     applied: tuple[Applied, ...] = ()
+    cuts: Cuts | None = None
 
     @property
     def segment_of(self) -> dict[Op, Segment]:
@@ -78,14 +81,14 @@ def partition(graph: Graph, link: str | None, cpu: CpuCost | None = None, wishes
 def _place(graph: Graph, costs: Costs, wishes: Wishes, applied: tuple[Applied, ...]) -> Partition:
     judged = verdicts(graph, wishes.refused)
     allowed: dict[Op, Place] = {op: v.place(wishes.optimistic) for op, v in judged.items()}
-    places, moves = choose_places(graph, allowed, costs)
-    judged |= {op: Verdict((_not_worth(move),)) for move in moves for op in move.ops}
-    parts = regions(graph, places) or [Region("cpu", (), tuple(graph.inputs), tuple(graph.outputs))]
+    cuts = choose(graph, allowed, costs)
+    judged |= {op: Verdict((_not_worth(group),)) for group in cuts.demoted for op in group.ops}
+    parts = staged(graph, cuts.stages) or [Region("cpu", (), tuple(graph.inputs), tuple(graph.outputs))]
     times = iter(costs.tpu_ms(parts))
     segments = [
         segment(f"seg{i}", part, next(times) if part.place == "edgetpu" else None) for i, part in enumerate(parts)
     ]
-    return Partition(graph, costs.link, judged, tuple(parts), tuple(segments), applied)
+    return Partition(graph, costs.link, judged, tuple(parts), tuple(segments), applied, cuts)
 
 
 def _stranded(parts: Partition) -> dict[tuple[str, str], Refusal]:
@@ -101,10 +104,10 @@ def _stranded(parts: Partition) -> dict[tuple[str, str], Refusal]:
     return found
 
 
-def _not_worth(move: Move) -> Refusal:
+def _not_worth(group: Demoted) -> Refusal:
     constraint = "an Edge TPU region must save more time than its transfers take"
-    count = f"{len(move.ops)} ops" if len(move.ops) > 1 else "1 op"
-    seen = f"region of {count}: an estimated {move.saved_ms:.2f} ms less without it"
+    count = f"{len(group.ops)} ops" if len(group.ops) > 1 else "1 op"
+    seen = f"region of {count}: an estimated {group.lost_ms:.2f} ms more with it"
     fix = "none needed: the CPU is faster here; more Edge TPU ops around it would change that"
     return Refusal(WORTHWHILE, constraint, seen, fix)
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from edgec_partitioner.cost import LINKS, CpuCost, padded_bytes, streamed_bytes, tpu_work
+from edgec_partitioner.cost import LINKS
+from edgec_partitioner.cpu_cost import CpuCost
 from edgec_partitioner.partition import partition
-from edgec_partitioner.regions import Costs, choose_places, connected, regions, stages
+from edgec_partitioner.regions import regions, staged, stages
 from edgec_partitioner.segments import Segment, split
 from edgec_partitioner.verdicts import Place
 from hypothesis import given, settings
@@ -87,15 +88,15 @@ def test_chained_segments_are_the_graph(case: tuple[Graph, dict[Op, Place]]) -> 
 
 @given(dags())
 @settings(max_examples=60, deadline=None)
-def test_choosing_never_makes_it_slower_nor_adds_to_the_edge_tpu(case: tuple[Graph, dict[Op, Place]]) -> None:
+def test_given_stages_are_the_regions(case: tuple[Graph, dict[Op, Place]]) -> None:
+    """Doubled numbers leave gaps and say the same; an op that is moved to a later stage takes its values there."""
     graph, places = case
-    costs = Costs(LINKS["usb3"], CpuCost(gelements=1e-4))
-    chosen, moves = choose_places(graph, places, costs)
-    assert {op for m in moves for op in m.ops} == {op for op in graph.ops if chosen[op] != places[op]}
-    saved = costs.total_ms(regions(graph, places)) - costs.total_ms(regions(graph, chosen))
-    assert saved == pytest.approx(sum(m.saved_ms for m in moves))
-    assert all(places[op] == "edgetpu" for op, place in chosen.items() if place == "edgetpu")
-    assert saved >= 0
+    stage = stages(graph, places)
+    assert staged(graph, {op: s + 2 * (s // 2) for op, s in stage.items()}) == regions(graph, places)
+    last = graph.ops[-1]
+    late = staged(graph, {**stage, last: stage[last] + 2 * len(graph.ops)})
+    assert late[-1].ops == (last,)
+    assert set(late[-1].inputs) == set(last.inputs)
 
 
 @pytest.mark.parametrize("link", [None, *LINKS])
@@ -103,7 +104,7 @@ def test_choosing_never_makes_it_slower_nor_adds_to_the_edge_tpu(case: tuple[Gra
 def test_a_partitioned_net_is_the_net(name: str, link: str | None) -> None:
     graph = NETS[name]()
     q = quantize(graph, samples(graph))
-    parts = partition(q, link, CpuCost(1e-5, 1e-5, 1e-5))  # a CPU so slow that everything pays
+    parts = partition(q, link, CpuCost(1e-5))  # a CPU so slow that everything pays
     assert [s.name for s in parts.segments] == [f"seg{i}" for i in range(len(parts.segments))]
     inputs = samples(graph, 1, seed=5)[0]
     got = chained(list(parts.segments), inputs)
@@ -147,24 +148,3 @@ def test_a_graph_without_ops_is_one_segment() -> None:
     for link in (None, "usb3"):
         (only,) = partition(build.graph, link).segments
         assert [v.name for v in only.graph.outputs] == ["x"]
-
-
-def test_connected_parts() -> None:
-    graph = NETS["joined"]()
-    assert len(list(connected(graph.ops, graph.producers()))) == 1
-    ends = [graph.ops[0], graph.ops[-1]]
-    assert len(list(connected(ends, graph.producers()))) == 2
-
-
-def test_costs_follow_the_published_fit() -> None:
-    """One MB in and out, nothing else: the fitted coefficients of USB 3 and USB 2."""
-    graph = NETS["chain"]()
-    conv = graph.ops[0]
-    work = tpu_work([conv], [Value("i", TensorType((1, 100, 100, 100), "int8"))], [])
-    assert work.bytes_in == 1_000_000
-    assert work.parameters == sum(v.type.nbytes for v in conv.inputs[1:])
-    usb3, usb2 = work.ms(LINKS["usb3"]), work.ms(LINKS["usb2"])
-    assert usb3 == pytest.approx(0.256 + 3.25 + 6.4 * work.code / 1e6 + 1.02 * work.mcycles)
-    assert usb2 > usb3 + 20
-    assert padded_bytes(Value("o", TensorType((1, 23, 31, 17), "int8"))) == 23 * 31 * 20 + 4
-    assert streamed_bytes([work] * 2) == [0, 0]

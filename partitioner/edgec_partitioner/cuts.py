@@ -1,0 +1,164 @@
+"""Which operations go to the Edge TPU and in which segment: the choice that shortens the estimated total, with a proof.
+
+An integer program (stage_problem.py, stage_model.py) finds the best choice of a stage for every operation. Its size
+grows with the number of segments, so that number is limited, and the limit justified: whatever a choice with more
+segments gains, it pays their overhead on top of a bound that holds for any number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from edgec.ir import Graph, Op, Value
+from edgec_partitioner.regions import CALL_MS, PLACES, Costs, Places, Region, regions, staged, stages
+from edgec_partitioner.stage_model import lower_bound, solve
+from edgec_partitioner.stage_problem import Problem, problem
+from edgec_partitioner.verdicts import Place
+
+MOST_SEGMENTS = 24
+"""Edge TPU segments that are considered at most."""
+
+SEARCH_NODES = 2000
+"""Nodes of the search tree after which the best choice found is taken, with the gap that is left."""
+
+
+@dataclass(frozen=True)
+class Demoted:
+    """Connected ops that the rules allow on the Edge TPU but that are faster on the CPU.
+
+    lost_ms: how much longer one inference would take, by the estimate, with them on the Edge TPU.
+    """
+
+    ops: tuple[Op, ...]
+    lost_ms: float
+
+
+@dataclass(frozen=True)
+class Cuts:
+    """The chosen stage of every op (odd: on the Edge TPU), and how good the choice is.
+
+    total_ms: its estimate. bound_ms: what no other choice is below; equal to the total but for rounding when the search
+    ran to its end. demoted: what the rules would have allowed on the Edge TPU.
+    """
+
+    stages: Mapping[Op, int]
+    total_ms: float
+    bound_ms: float
+    demoted: tuple[Demoted, ...]
+
+    @property
+    def places(self) -> dict[Op, Place]:
+        """Where each op runs."""
+        return {op: PLACES[s % 2] for op, s in self.stages.items()}
+
+    @property
+    def gap(self) -> float:
+        """How much of the total a better choice might save at most, from 0 to 1; 0 if it is proven best."""
+        slack = self.total_ms - self.bound_ms
+        return slack / self.total_ms if slack > 1e-5 * self.total_ms else 0.0
+
+
+def choose(graph: Graph, allowed: Places, costs: Costs) -> Cuts:
+    """The placement with the least estimated total among those that the rules allow."""
+    best = greedy(graph, allowed, costs)
+    total = bound = _total(graph, best, costs)
+    p, tried = problem(graph, allowed, costs), 0
+    floor = lower_bound(p)
+    while (segments := min(_most(p, floor, total), MOST_SEGMENTS)) > tried:
+        tried = segments if tried else min(segments, 2 + max(best.values()) // 2)
+        found = solve(p, tried, best, SEARCH_NODES)
+        bound = min(found.bound_ms, _with(p, floor, tried + 1))
+        if found.stage is not None:
+            better = _tidy(found.stage)
+            if (ms := _total(graph, better, costs)) < total:
+                best, total = better, ms
+    return Cuts(best, total, min(bound, total), tuple(_demoted(graph, best, allowed, costs, total)))
+
+
+def _with(p: Problem, floor: float, segments: int) -> float:
+    """What any choice with so many Edge TPU segments, at least one, costs at least: there are calls between them."""
+    return floor + segments * (p.segment_ms + CALL_MS) - CALL_MS
+
+
+def _most(p: Problem, floor: float, total: float) -> int:
+    """How many segments a choice that is not worse than `total` can have."""
+    return max(0, int((total - _with(p, floor, 0)) / (p.segment_ms + CALL_MS)))
+
+
+def _tidy(found: Mapping[Op, int]) -> dict[Op, int]:
+    """The same segments, numbered without gaps; CPU stages with nothing between them are one."""
+    number, last = dict[int, int](), -1
+    for s in sorted(set(found.values())):
+        if s % 2:
+            last += 1 + last % 2
+        else:
+            last += last % 2
+        number[s] = last
+    return {op: number[s] for op, s in found.items()}
+
+
+def _total(graph: Graph, stage: Mapping[Op, int], costs: Costs) -> float:
+    return costs.total_ms(staged(graph, stage))
+
+
+def _demoted(graph: Graph, stage: Mapping[Op, int], allowed: Places, costs: Costs, total: float) -> Iterator[Demoted]:
+    places = {op: PLACES[s % 2] for op, s in stage.items()}
+    for ops in connected([op for op in graph.ops if places[op] != allowed[op]], graph.producers()):
+        forced = {**places, **dict.fromkeys(ops, PLACES[1])}
+        yield Demoted(ops, max(0.0, costs.total_ms(regions(graph, forced)) - total))
+
+
+def greedy(graph: Graph, allowed: Places, costs: Costs) -> dict[Op, int]:
+    """A good choice to start from: all that is allowed on the Edge TPU, but for what is better moved to the CPU.
+
+    As long as moving one region, or one of its connected parts, shortens the total, the best such move is made.
+    """
+    places = dict(allowed)
+    parts = regions(graph, places)
+    best = costs.total_ms(parts)
+    while True:
+        scored = [
+            (costs.total_ms(regions(graph, _moved(places, ops))), len(ops), i, ops)
+            for i, ops in enumerate(_candidates(graph, parts))
+        ]
+        total, _, _, ops = min(scored, key=lambda s: s[:3], default=(best, 0, 0, ()))
+        if total >= best:
+            return stages(graph, places)
+        places = _moved(places, ops)
+        parts, best = regions(graph, places), total
+
+
+def _moved(places: Places, ops: Iterable[Op]) -> dict[Op, Place]:
+    return {**places, **dict.fromkeys(ops, PLACES[0])}
+
+
+def _candidates(graph: Graph, parts: Iterable[Region]) -> Iterator[tuple[Op, ...]]:
+    producer = graph.producers()
+    for region in parts:
+        if region.place == PLACES[1]:
+            pieces = list(connected(region.ops, producer))
+            yield from pieces
+            if len(pieces) > 1:
+                yield region.ops
+
+
+def connected(ops: Sequence[Op], producer: Mapping[Value, Op]) -> Iterator[tuple[Op, ...]]:
+    """The parts of `ops` that exchange values directly, each in the given order."""
+    leader = {op: op for op in ops}
+
+    def find(op: Op) -> Op:
+        while leader[op] is not op:
+            leader[op] = leader[leader[op]]
+            op = leader[op]
+        return op
+
+    for op in ops:
+        for v in op.inputs:
+            above = producer.get(v)
+            if above is not None and above in leader:
+                leader[find(op)] = find(above)
+    groups: dict[Op, list[Op]] = {}
+    for op in ops:
+        groups.setdefault(find(op), []).append(op)
+    yield from map(tuple, groups.values())

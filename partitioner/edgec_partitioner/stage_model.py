@@ -1,0 +1,264 @@
+"""The choice of a stage for every operation as a mixed-integer linear program, solved by HiGHS.
+
+Stages are numbered: even ones run on the CPU, odd ones are Edge TPU segments, and no operation has a lower stage than
+one that it reads. With y[n, s] = 1 if node n has stage s or a later one, "n is in segment s" is y[n, s] - y[n, s+1], so
+that places, order and convexity are all said by differences, and every cost is linear:
+
+    an Edge TPU segment that has a node                the link's overhead
+    a CPU segment                                      a call; there is one between two Edge TPU segments
+    a node that is in one                              its instructions and cycles, else its time on the CPU
+    a value made elsewhere that a segment reads        its bytes in, once for each segment
+    a value of a segment that is read elsewhere        its padded bytes out
+    parameters of all segments beyond the cache        their bytes, once
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import highspy
+import numpy as np
+
+from edgec.ir import Op
+from edgec_partitioner.cost import PARAMETER_CACHE
+from edgec_partitioner.regions import CALL_MS
+from edgec_partitioner.stage_problem import Edge, Node, Problem
+
+_GAP = 1e-6
+"""Relative gap at which a solution counts as optimal."""
+
+
+@dataclass(frozen=True)
+class Solution:
+    """stage: of each op; None when none was found. bound_ms: no choice within the model is below it."""
+
+    stage: Mapping[Op, int] | None
+    bound_ms: float
+
+
+@dataclass
+class _Rows:
+    """A linear program under construction: columns with bounds and costs, rows `low <= sum <= high`."""
+
+    cost: list[float] = field(default_factory=list)
+    low: list[float] = field(default_factory=list)
+    high: list[float] = field(default_factory=list)
+    whole: list[bool] = field(default_factory=list)
+    row_low: list[float] = field(default_factory=list)
+    starts: list[int] = field(default_factory=list)
+    index: list[int] = field(default_factory=list)
+    value: list[float] = field(default_factory=list)
+    offset: float = 0.0
+
+    def column(self, cost: float = 0.0, low: float = 0.0, high: float = 1.0, whole: bool = False) -> int:
+        self.cost.append(cost)
+        self.low.append(low)
+        self.high.append(high)
+        self.whole.append(whole)
+        return len(self.cost) - 1
+
+    def at_least(self, terms: Sequence[tuple[int, float]], low: float) -> None:
+        """The sum of coefficient * column is not below `low`."""
+        merged: dict[int, float] = {}
+        for column, coefficient in terms:
+            merged[column] = merged.get(column, 0.0) + coefficient
+        self.starts.append(len(self.index))
+        self.index += merged
+        self.value += merged.values()
+        self.row_low.append(low)
+
+    def model(self) -> highspy.HighsLp:
+        lp = highspy.HighsLp()
+        lp.num_col_, lp.num_row_ = len(self.cost), len(self.row_low)
+        lp.col_cost_, lp.col_lower_, lp.col_upper_ = map(np.array, (self.cost, self.low, self.high))
+        lp.row_lower_ = np.array(self.row_low)
+        lp.row_upper_ = np.full(len(self.row_low), highspy.kHighsInf)
+        lp.offset_ = self.offset
+        lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+        lp.a_matrix_.start_ = np.array([*self.starts, len(self.index)])
+        lp.a_matrix_.index_, lp.a_matrix_.value_ = np.array(self.index), np.array(self.value)
+        if any(self.whole):
+            kinds = highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger
+            lp.integrality_ = [kinds[w] for w in self.whole]
+        return lp
+
+
+_Terms = list[tuple[int, float]]
+_Inside = Mapping[Node, list[_Terms]]
+"""For each node that may be on the Edge TPU and each segment: 1 if it is in it."""
+_Crossing = tuple[Edge, Node, Node, int]
+"""A value, a reader that could share the segment of who makes it, one of both, and a column that is 1 if that one is in
+a segment that the other is not in."""
+
+
+def lower_bound(p: Problem) -> float:
+    """What every choice costs at least, whatever its number of segments, without their overheads.
+
+    Each node is at either place, and a value pays for going from one to the other. Of order there remains that nodes
+    before and after a node that only the CPU runs are in different segments (see _sides). No column need be whole.
+    """
+    rows = _Rows()
+    inside = {n: [[(rows.column(whole=True), 1.0)]] for n in p.nodes if n.tpu_ms is not None}
+    crossings = _costs(rows, p, inside)
+    for n in p.nodes:
+        if n.tpu_ms is None:
+            _sides(rows, p, n, inside, crossings)
+    return _solve(rows, None, 2000)[1]
+
+
+def _sides(rows: _Rows, p: Problem, cpu: Node, inside: _Inside, crossings: Sequence[_Crossing]) -> None:
+    """Nodes on a path around `cpu` are before or after it; a value between the two sides leaves its segment."""
+    after = p.later[cpu]
+    before = {n for n in p.nodes if cpu in p.later[n]}
+    around = {r for n in before for r in p.later[n]} - before - after - {cpu}
+    free = [n for n in p.nodes if n in around and p.later[n] & after]
+    side = {n: [(rows.column(whole=True), 1.0)] for n in free}  # 1 if after
+    for e in p.edges:
+        for r in e.readers:
+            if e.source in side and r in side:
+                rows.at_least([*side[r], *_minus(side[e.source])], 0.0)
+    for e, reader, n, column in crossings:  # column >= n inside, and source and reader on different sides
+        assert e.source is not None
+        sides = e.source in side or e.source in before, reader in side or reader in after
+        if all(sides) and (e.source in side or reader in side):
+            terms = [(column, 1.0), *_minus(inside[n][0]), *_minus(side.get(reader, [])), *side.get(e.source, [])]
+            rows.at_least(terms, float(reader in after) - 1.0)
+
+
+def solve(p: Problem, segments: int, start: Mapping[Op, int] | None, nodes: int) -> Solution:
+    """The best choice with at most so many Edge TPU segments; `start` is one to improve on.
+
+    The search ends after `nodes` nodes of its tree, which, unlike a time limit, gives the same result on any machine.
+    """
+    rows, last = _Rows(), 2 * segments
+    late = {n: _late(rows, n, last) for n in p.nodes}
+    for e in p.edges:
+        for reader in e.readers if e.source is not None else ():
+            assert e.source is not None
+            for a, b in zip(late[reader], late[e.source], strict=True):
+                rows.at_least([(a, 1.0), (b, -1.0)], 0.0)
+    inside = {n: [_inside(late[n], t, last) for t in range(1, last, 2)] for n in p.nodes if n.tpu_ms is not None}
+    used = [rows.column(p.segment_ms + CALL_MS, whole=True) for _ in range(segments)]
+    for t, z in enumerate(used):
+        for terms in inside.values():
+            rows.at_least([(z, 1.0), *_minus(terms[t])], 0.0)
+        if t:
+            rows.at_least([(used[t - 1], 1.0), (z, -1.0)], 0.0)
+    _first_and_last(rows, p, late, used)
+    _costs(rows, p, inside)
+    values, bound = _solve(rows, _start(p, late, start) if start else None, nodes)
+    if values is None:
+        return Solution(None, bound)
+    stage = {op: round(sum(values[c] for c in late[n])) for n in p.nodes for op in n.ops}
+    return Solution(stage, bound)
+
+
+def _first_and_last(rows: _Rows, p: Problem, late: Mapping[Node, list[int]], used: Sequence[int]) -> None:
+    """CPU segments before the first and after the last on the Edge TPU; used[t] pays for the one before segment t."""
+    rows.offset -= CALL_MS
+    first, last = rows.column(CALL_MS), rows.column(CALL_MS)
+    read = {n for e in p.edges if e.source is not None for n in e.readers}
+    for n in p.nodes:
+        columns = late[n]
+        if n not in read:
+            rows.at_least([(first, 1.0), (columns[0], 1.0)], 1.0)
+        if not p.later[n]:
+            rows.at_least([(last, 1.0), (columns[0], 1.0), (used[0], 1.0)], 1.0)
+            for s in range(2, len(columns) + 1, 2):
+                rows.at_least([(used[s // 2 - 1], 1.0), (columns[s - 1], -1.0)], 0.0)  # no gaps in the numbering
+                more = [(columns[s], 1.0), (used[s // 2], 1.0)] if s < len(columns) else []
+                rows.at_least([(last, 1.0), (columns[s - 1], -1.0), *more], 0.0)
+
+
+def _late(rows: _Rows, n: Node, last: int) -> list[int]:
+    """The columns "stage s or later" of a node, for s from 1 to `last`; on the CPU alone, odd stages are the next."""
+    if n.tpu_ms is None:
+        columns = [c for _ in range(last // 2) for c in [rows.column(whole=True)] * 2]
+    else:
+        columns = [rows.column(whole=True) for _ in range(last)]
+    for a, b in pairwise(columns):
+        if a != b:
+            rows.at_least([(a, 1.0), (b, -1.0)], 0.0)
+    return columns
+
+
+def _inside(late: Sequence[int], t: int, last: int) -> _Terms:
+    """1 if a node has stage t."""
+    return [(late[t - 1], 1.0)] + ([(late[t], -1.0)] if t < last else [])
+
+
+def _minus(terms: _Terms) -> _Terms:
+    return [(c, -k) for c, k in terms]
+
+
+def _costs(rows: _Rows, p: Problem, inside: _Inside) -> list[_Crossing]:
+    """The costs of nodes, values and streamed parameters."""
+    for n in p.nodes:
+        rows.offset += n.cpu_ms
+        if n.tpu_ms is not None:
+            _add(rows, [c for terms in inside[n] for c in terms], n.tpu_ms - n.cpu_ms)
+    crossings = [
+        c for e in p.edges for t in range(len(next(iter(inside.values()), []))) for c in _cross(rows, e, inside, t)
+    ]
+    total = sum(n.parameters for n in inside)
+    if total > PARAMETER_CACHE:
+        streamed = rows.column(p.streamed_ms * 1e6, high=total / 1e6)
+        terms = [(c, -k * n.parameters / 1e6) for n, each in inside.items() for t in each for c, k in t]
+        rows.at_least([(streamed, 1.0), *terms], -PARAMETER_CACHE / 1e6)
+    return crossings
+
+
+def _add(rows: _Rows, terms: _Terms, ms: float) -> None:
+    for c, k in terms:
+        rows.cost[c] += k * ms
+
+
+def _cross(rows: _Rows, e: Edge, inside: _Inside, t: int) -> Iterator[_Crossing]:
+    """What a value costs in segment t. Where it is certain to cross, no column is needed."""
+    own = inside[e.source][t] if e.source is not None and e.source in inside else []
+    for group in e.groups:
+        if len(group) == 1 and group[0] not in e.near:
+            _add(rows, inside[group[0]][t], e.in_ms)
+            continue
+        c = rows.column(e.in_ms)
+        for r in group:
+            rows.at_least([(c, 1.0), *_minus(inside[r][t]), *(own if r in e.near else [])], 0.0)
+        yield from ((e, r, r, c) for r in group if own and r in e.near)
+    if e.leaves:
+        _add(rows, own, e.out_ms)
+    elif own:
+        c = rows.column(e.out_ms)
+        for r in e.near:
+            rows.at_least([(c, 1.0), *_minus(own), *inside[r][t]], 0.0)
+        yield from ((e, r, e.source, c) for r in e.near if e.source is not None)
+
+
+def _start(p: Problem, late: Mapping[Node, list[int]], stage: Mapping[Op, int]) -> list[tuple[int, float]]:
+    """Values of the stage columns for a known choice; the solver completes the others."""
+    found: dict[int, float] = {}
+    for n in p.nodes:
+        of_node = max(stage[op] for op in n.ops) if n.tpu_ms is None else stage[n.ops[0]]
+        found |= {c: float(of_node >= s) for s, c in enumerate(late[n], 1)}
+    return list(found.items())
+
+
+def _solve(rows: _Rows, start: list[tuple[int, float]] | None, nodes: int) -> tuple[list[float] | None, float]:
+    """The best values found and the proven bound. One thread and a fixed seed, so that it can be repeated."""
+    if not rows.cost:
+        return [], rows.offset
+    h = highspy.Highs()
+    h.silent()
+    for name, value in (("threads", 1), ("random_seed", 0), ("mip_rel_gap", _GAP), ("mip_max_nodes", nodes)):
+        h.setOptionValue(name, value)
+    h.passModel(rows.model())
+    if start:
+        columns, values = zip(*start, strict=True)
+        h.setSolution(len(columns), np.array(columns, np.int32), np.array(values))
+    h.run()
+    info = h.getInfo()
+    whole = any(rows.whole)
+    bound = info.mip_dual_bound if whole else info.objective_function_value
+    found = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
+    return list(h.getSolution().col_value) if found else None, bound

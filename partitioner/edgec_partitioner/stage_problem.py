@@ -1,0 +1,162 @@
+"""The choice of a stage for every operation as nodes and edges: what may share a segment, and what crossing costs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from edgec.ir import Graph, Op, Value
+from edgec_partitioner.cost import CODE, CYCLES, PER_MB_PARAMETERS, TpuWork, op_work, padded_bytes
+from edgec_partitioner.regions import Costs, Places
+
+
+@dataclass(eq=False)
+class Node:
+    """Operations that share a stage. cpu_ms, tpu_ms: their time at either place; tpu_ms is None where the rules refuse.
+
+    parameters: bytes of their constants.
+    """
+
+    ops: list[Op]
+    cpu_ms: float
+    tpu_ms: float | None
+    parameters: int
+
+
+@dataclass(frozen=True)
+class Edge:
+    """A value between nodes: who makes it (None: the caller), who else reads it, and its ms over the link.
+
+    groups: the readers that may be on the Edge TPU, apart where they can never share a segment. near: the readers that
+    can share one with who makes it. leaves: whether it is needed outside of the segment that makes it for certain.
+    """
+
+    source: Node | None
+    readers: tuple[Node, ...]
+    groups: tuple[tuple[Node, ...], ...]
+    near: tuple[Node, ...]
+    leaves: bool
+    in_ms: float
+    out_ms: float
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Nodes in an order that respects the edges, and what all segments share."""
+
+    nodes: tuple[Node, ...]
+    edges: tuple[Edge, ...]
+    later: Mapping[Node, frozenset[Node]]
+    """The nodes that depend on a node."""
+    segment_ms: float
+    streamed_ms: float
+    """For each byte of parameters beyond the cache, over what reading it on the chip costs."""
+
+
+def problem(graph: Graph, allowed: Places, costs: Costs) -> Problem:
+    """The nodes and edges of a graph. Operations that only the CPU may run are one node where that loses nothing."""
+    nodes = {op: _node(op, allowed[op] == "edgetpu", costs) for op in graph.ops}
+    _merge(graph, nodes)
+    producer, users, wanted = graph.producers(), graph.users(), set(graph.outputs)
+    edges, order = list[Edge](), _ordered(graph, nodes)
+    readers_of = _readers(order, producer, nodes)
+    later, apart = _reach(order, readers_of)
+    for v in graph.values():
+        if v.const is not None:
+            continue
+        source = nodes[producer[v]] if v in producer else None
+        readers = tuple(dict.fromkeys(n for u in users.get(v, []) if (n := nodes[u]) is not source))
+        kept = v in wanted and source is not None
+        if readers or kept:
+            work = TpuWork(v.type.nbytes, padded_bytes(v), 0, 0, 0.0).parts(costs.link)
+            able = [r for r in readers if r.tpu_ms is not None]
+            near = tuple(r for r in able if source and r not in apart[source])
+            leaves = kept or len(near) < len(readers)
+            edges.append(Edge(source, readers, _groups(able, apart), near, leaves, work.input, work.output))
+    segment = TpuWork(0, 0, round(CODE["segment"]), 0, CYCLES["segment"] / 1e6).ms(costs.link)
+    streamed = (costs.link.per_mb_sent - PER_MB_PARAMETERS) / 1e6
+    return Problem(order, tuple(edges), later, segment, streamed)
+
+
+def _node(op: Op, may: bool, costs: Costs) -> Node:
+    work = op_work(op)
+    alone = TpuWork(0, 0, 0, work.parameters, work.cycles / 1e6).ms(costs.link) - costs.link.invoke
+    alone += costs.link.per_mb_sent * work.code / 1e6
+    return Node([op], costs.cpu.op_ms(op), alone if may else None, work.parameters)
+
+
+def _merge(graph: Graph, nodes: dict[Op, Node]) -> None:
+    """Let neighbours on the CPU be one node if the first feeds only the second, or the second reads only the first.
+
+    In the first case the first can always run as late as the second, in the other the second as early as the first: a
+    CPU operation costs the same in any stage, and so do the values around it.
+    """
+    producer, users = graph.producers(), graph.users()
+    for forward in (True, False):
+        for op in graph.ops if forward else reversed(graph.ops):
+            own = nodes[op]
+            if own.tpu_ms is not None:
+                continue
+            if forward:
+                others = {nodes[producer[v]] for o in own.ops for v in o.inputs if v in producer} - {own}
+            else:
+                others = {nodes[u] for o in own.ops for v in o.outputs for u in users.get(v, [])} - {own}
+            if len(others) == 1 and (other := others.pop()).tpu_ms is None:
+                other.ops += own.ops
+                other.cpu_ms += own.cpu_ms
+                nodes |= dict.fromkeys(own.ops, other)
+
+
+def _readers(order: Sequence[Node], producer: Mapping[Value, Op], nodes: Mapping[Op, Node]) -> dict[Node, list[Node]]:
+    """The other nodes that read a node's values, in order."""
+    readers: dict[Node, dict[Node, None]] = {n: {} for n in order}
+    for n in order:
+        for v in (v for op in n.ops for v in op.inputs if v in producer):
+            if nodes[producer[v]] is not n:
+                readers[nodes[producer[v]]][n] = None
+    return {n: list(found) for n, found in readers.items()}
+
+
+_Sets = dict[Node, frozenset[Node]]
+
+
+def _reach(order: Sequence[Node], readers: Mapping[Node, list[Node]]) -> tuple[_Sets, _Sets]:
+    """For each node those that depend on it; and of these, those that a node of the CPU lies between on some path.
+
+    The latter never share a segment with it.
+    """
+    later, apart = _Sets(), _Sets()
+    for n in _postorder(order, readers):
+        later[n] = frozenset().union(*({r} | later[r] for r in readers[n]))
+        apart[n] = frozenset().union(*(later[r] if r.tpu_ms is None else apart[r] for r in readers[n]))
+    return later, apart
+
+
+def _groups(readers: Sequence[Node], apart: _Sets) -> tuple[tuple[Node, ...], ...]:
+    """Readers such that those of two groups are always apart, in as many groups as there can be."""
+    groups = list[tuple[Node, ...]]()
+    for r in readers:
+        touching = [g for g in groups if any(r not in apart[o] and o not in apart[r] for o in g)]
+        groups = [g for g in groups if g not in touching] + [(*(o for g in touching for o in g), r)]
+    return tuple(groups)
+
+
+def _postorder(order: Sequence[Node], readers: Mapping[Node, list[Node]]) -> list[Node]:
+    """Every node after all that read it. Merged nodes are not in the graph's order, so it is sought."""
+    waiting = {n: len(readers[n]) for n in order}
+    sources: dict[Node, list[Node]] = {n: [] for n in order}
+    for n in order:
+        for r in readers[n]:
+            sources[r].append(n)
+    done = [n for n in order if not waiting[n]]
+    for n in done:
+        for s in sources[n]:
+            waiting[s] -= 1
+            if not waiting[s]:
+                done.append(s)
+    return done
+
+
+def _ordered(graph: Graph, nodes: Mapping[Op, Node]) -> tuple[Node, ...]:
+    """The nodes, each once, by their first operation in the graph's order."""
+    return tuple(dict.fromkeys(nodes[op] for op in graph.ops))
