@@ -6,12 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from edgec_devices import device_for
+from edgec_partitioner.explain_text import to_text
 from edgec_runtime import Bundle
 from PIL import Image
 
 from edgec.compiler import compile_model
 from edgec.errors import InputError
-from edgec.explain import report
+from edgec.explaining import report
 from edgec.lowering import Options
 from edgec.running import run_bundle
 
@@ -34,7 +35,7 @@ def run_demo(target: str, out: Path, photo: Path | None, say: Callable[[str], No
     done = compile_model(model, output=bundle, options=options)
     say(done.summary())
     say("\n2. where each operation runs, and why\n")
-    say(report(done.lowered).to_text())
+    say(to_text(report(done.lowered)))
     device = f"emulated:{done.lowered.target.board.name}"
     after = out / "after.png"
     say(f"\n3. run it on {device}: the generated C, executed as that board's code\n")

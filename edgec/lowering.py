@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from edgec_devices.boards import Target
-from edgec_partitioner.cost import CpuCost
-from edgec_partitioner.legalize import legalize, rewrites
+from edgec_partitioner.cpu_cost import CpuCost
+from edgec_partitioner.legalize import Applied, legalize, rewrites
 from edgec_partitioner.partition import Partition, Wishes, partition
 
 from edgec.errors import InputError, did_you_mean
 from edgec.frontends import read_model
-from edgec.ir import Array, Graph, verify
+from edgec.ir import Array, Graph, Refusal, verify
 from edgec.passes.pipeline import available, optimize
 from edgec.quantize.calibration import load_calibration
 from edgec.quantize.preprocess import Preprocess
@@ -54,6 +54,7 @@ class Lowered:
 
     imported: the graph as the file has it. graph: optimised and, with calibration, quantized. samples: inputs to verify
     with, from `samples_source`. quantized: whether edgec quantized it. assumed: whether its scales are made up.
+    rewritten: rewrites for the Edge TPU that were made before quantization. wishes: what the partition was made by.
     """
 
     target: Target
@@ -64,19 +65,25 @@ class Lowered:
     samples_source: str
     quantized: bool
     assumed: bool
+    rewritten: tuple[Applied, ...]
+    wishes: Wishes
     partition: Partition
 
 
 def lower(
     model: Path, options: Options, *, dump: Dump | None = None, progress: Progress | None = None, assume: bool = False
 ) -> Lowered:
-    """Bring a model file to segments. `assume`: a float model without calibration gets made-up scales (explain)."""
+    """Bring a model file to segments.
+
+    assume: only to be looked at: a float model without calibration gets made-up scales, an operator of a .tflite file
+    that edgec cannot read becomes opaque.
+    """
     say = progress or (lambda text: None)
     target = Target.parse(options.target)
     preprocess = Preprocess.parse(options.preprocess) if options.preprocess else None
     passes_off, rewrites_off = _disabled(options.disable)
     say("reading the model")
-    imported = read_model(model, options.input_shapes)
+    imported = read_model(model, options.input_shapes, opaque=assume)
     if dump is not None:
         dump("import", imported)
     say("optimising")
@@ -84,11 +91,11 @@ def lower(
     samples, source = _samples(imported, options, preprocess)
     float_model = not is_quantized(graph)
     calibrated = float_model and options.calibrate is not None
-    assume = assume and float_model and not calibrated and target.coral
+    assume, made = assume and float_model and not calibrated and target.coral, list[Applied]()
     if calibrated or assume:
         say("quantizing")
         if target.coral:
-            graph, _ = legalize(graph, exact=False, optimistic=options.optimistic, disabled=rewrites_off)
+            graph, made = legalize(graph, exact=False, optimistic=options.optimistic, disabled=rewrites_off)
             passes_off |= {_UNDOES_REWRITES}
             graph = optimize(graph, passes_off, dump)
         graph = quantize(graph, samples) if calibrated else assumed(graph)
@@ -97,14 +104,26 @@ def lower(
         if dump is not None:
             dump("quantize", graph)
     say("partitioning")
-    parts = place(graph, target, Wishes(options.optimistic, rewrites_off))
-    return Lowered(target, preprocess, imported, graph, samples, source, calibrated, assume, parts)
+    wishes = Wishes(options.optimistic, rewrites_off)
+    parts = place(graph, target, wishes)
+    early = tuple(made)
+    return Lowered(target, preprocess, imported, graph, samples, source, calibrated, assume, early, wishes, parts)
+
+
+def without(lowered: Lowered, refused: Mapping[str, Refusal]) -> Lowered:
+    """Partitioned again, with more ops refused by the Edge TPU compiler itself, by the name of their first output."""
+    wishes = replace(lowered.wishes, refused={**lowered.wishes.refused, **refused})
+    return replace(lowered, wishes=wishes, partition=place(lowered.graph, lowered.target, wishes))
 
 
 def place(graph: Graph, target: Target, wishes: Wishes) -> Partition:
     """Split a graph for a target."""
-    cpu = CpuCost.scaled(target.board.clock_ghz, target.board.ipc)
-    return partition(graph, target.board.coral if target.coral else None, cpu, wishes)
+    return partition(graph, target.board.coral if target.coral else None, cpu_cost(target), wishes)
+
+
+def cpu_cost(target: Target) -> CpuCost:
+    """How fast the CPU of a target's board is."""
+    return CpuCost.scaled(target.board.clock_ghz, target.board.ipc)
 
 
 def _disabled(names: Sequence[str]) -> tuple[set[str], set[str]]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from edgec.edgetpu_loop import Outcome
 from edgec.emit.c import CSource
 from edgec.lowering import Lowered
-from edgec.toolchain.edgetpu import CompiledSegment
+from edgec.toolchain.edgetpu import PROGRAM
+from edgec.toolchain.edgetpu.driver import CompiledSegment
 from edgec.verification import Verification
 
 
@@ -16,13 +18,13 @@ def summary(
     lowered: Lowered,
     sources: Mapping[str, CSource],
     checked: Verification,
-    edgetpu: Mapping[str, CompiledSegment],
+    asked: Outcome | None,
 ) -> str:
     """Plain text, at most 120 columns."""
     lines = [f"{path}: {lowered.graph.name} for {lowered.target.name}, {path.stat().st_size / 1e6:.1f} MB", ""]
     lines += [*_segments(lowered, sources), ""]
     lines += [*_top_refusals(lowered)]
-    lines += [*_edgetpu_compiler(lowered, edgetpu)]
+    lines += [*_edgetpu_compiler(lowered, asked)]
     lines += [*_checks(checked)]
     return "\n".join(lines)
 
@@ -51,12 +53,37 @@ def _top_refusals(lowered: Lowered) -> Iterator[str]:
         yield "(edgec explain shows them all)"
 
 
-def _edgetpu_compiler(lowered: Lowered, results: Mapping[str, CompiledSegment]) -> Iterator[str]:
-    wanted = [s.name for s in lowered.partition.segments if s.place == "edgetpu"]
-    if wanted and not results:
-        yield "edgetpu_compiler is not on the PATH: Edge TPU segments run as C on the CPU, with the same results"
-    for name, result in results.items():
-        yield from result.warnings or (f"edgetpu_compiler mapped all of {name}",)
+def _edgetpu_compiler(lowered: Lowered, asked: Outcome | None) -> Iterator[str]:
+    if asked is None:
+        if any(s.place == "edgetpu" for s in lowered.partition.segments):
+            yield f"{PROGRAM} was not run: Edge TPU segments run as C on the CPU, with the same results"
+        return
+    if asked.pending is not None:
+        yield f"{asked.pending.what}: until then Edge TPU segments run as C on the CPU, with the same results"
+        yield f"next: {asked.pending.hint}"
+        return
+    for f in asked.found:
+        yield f"{PROGRAM} refused {f.op} ({f.kind}), which now runs on the CPU: {f.refusal.seen}"
+    for name, result in asked.segments.items():
+        yield result.problem or f"{PROGRAM} mapped all of {name}{_memory(result)}"
+    if any(r.data is None for r in asked.segments.values()):
+        yield "what it did not compile runs as C on the CPU, with the same results"
+    if not asked.together and len(asked.segments) > 1:
+        yield "the segments could not be compiled together: each takes all of the on-chip memory when it runs"
+    if asked.warning is not None:
+        yield f"warning: {asked.warning}"
+    rounds = f"{asked.rounds} round{'s' * (asked.rounds != 1)}, {asked.calls} call{'s' * (asked.calls != 1)}"
+    yield f"{PROGRAM} {asked.version or 'of unknown version'}, {asked.runner}: {rounds}"
+
+
+def _memory(result: CompiledSegment) -> str:
+    """How many of its parameters stay on the chip."""
+    log = result.log
+    if log.cached_bytes is None or log.streamed_bytes is None:
+        return ""
+    return (
+        f"; parameters: {log.cached_bytes / 1e6:.2f} MB on the chip, {log.streamed_bytes / 1e6:.2f} MB sent each time"
+    )
 
 
 def _checks(checked: Verification) -> Iterator[str]:

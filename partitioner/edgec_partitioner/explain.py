@@ -1,86 +1,118 @@
-"""The data of `edgec explain`: where each op goes and why, as JSON (docs/explain-schema.md) and as a plain table."""
+"""The data of `edgec explain`: where each op goes and why, as JSON (docs/explain-schema.md says what it means)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from edgec.ir import Op, Refusal
+from edgec.ops.quantize import Dequantize, Quantize
+from edgec_partitioner.comparison import Column, Comparison, Stock, column, cpu_only
+from edgec_partitioner.cost import Link, TpuTime, streamed_bytes, tpu_work
+from edgec_partitioner.cpu_cost import CpuCost
+from edgec_partitioner.legalize import Applied
 from edgec_partitioner.partition import WORTHWHILE, Partition
-from edgec_partitioner.regions import Region
+from edgec_partitioner.regions import Region, cpu_ms
 from edgec_partitioner.segments import Segment
+from edgec_partitioner.source import SourceOp
+from edgec_partitioner.verdicts import Answer, Place, Verdict
 
-SCHEMA = 1
-_WIDTH = 120
-_PLACES = {"edgetpu": "Edge TPU", "cpu": "CPU"}
+SCHEMA = 2
+
+ON_CHIP = 8_000_000
+"""Bytes of parameters that the Edge TPU is sold with. Less is left for them when activations are large."""
 
 
 @dataclass(frozen=True)
 class OpRow:
-    """One op of the graph. refusals: why it is not on the Edge TPU; none if it is, or if there is no Edge TPU."""
+    """One op of the graph.
+
+    inputs, outputs: names of the tensors that it reads (without constants) and writes. verdict: what the support rules
+    say; None if there is no Edge TPU. cpu_ms: estimated time on the CPU, where it may not run. rewrites: names of those
+    that made it. refusals: why it is not on the Edge TPU; none if it is, or if there is no Edge TPU.
+    """
 
     index: int
     name: str
     source: str
     kind: str
+    inputs: tuple[str, ...]
+    input_types: tuple[str, ...]
+    constant_types: tuple[str, ...]
+    outputs: tuple[str, ...]
     output: str
     segment: str
-    place: str
+    place: Place
+    verdict: Answer | None
     macs: int
+    cpu_ms: float
+    rewrites: tuple[str, ...]
     refusals: tuple[Refusal, ...]
 
 
 @dataclass(frozen=True)
 class SegmentRow:
-    """One segment. est_ms is the cost model's estimate for the Edge TPU; None on the CPU. Sizes in bytes."""
+    """One segment. Sizes in bytes. est_ms: estimated; est_parts: its parts on the Edge TPU, None on the CPU.
+
+    streamed_bytes: of the parameters of an Edge TPU segment, those that do not stay on the chip.
+    """
 
     name: str
-    place: str
+    place: Place
     ops: int
     macs: int
     parameter_bytes: int
+    streamed_bytes: int
     bytes_in: int
     bytes_out: int
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    est_ms: float | None
+    est_ms: float
+    est_parts: TpuTime | None
+
+
+@dataclass(frozen=True)
+class SourceRow:
+    """An operator of the TFLite file, and where edgec runs it: "none" if nothing of it is left to run."""
+
+    op: SourceOp
+    place: str
+
+    def to_json(self) -> dict[str, Any]:
+        """All in one object."""
+        return {**asdict(self.op), "place": self.place}
 
 
 @dataclass(frozen=True)
 class Report:
-    """What `edgec explain` shows. assumed_quantization: the scales are made up, since no calibration data was given."""
+    """What `edgec explain` shows. assumed_quantization: the scales are made up, since no calibration data was given.
+
+    bound_ms: no choice of places that the rules allow is estimated to be faster; None if nothing was to choose.
+    source_ops: of a TFLite file. obstacle: why edgec cannot compile the model although it can explain it; or None.
+    """
 
     model: str
     target: str
     link: str | None
     assumed_quantization: bool
-    ops: tuple[OpRow, ...]
+    obstacle: str | None
+    bound_ms: float | None
+    comparison: Comparison
     segments: tuple[SegmentRow, ...]
-
-    @property
-    def tpu_ops(self) -> int:
-        """Ops on the Edge TPU."""
-        return sum(r.place == "edgetpu" for r in self.ops)
-
-    @property
-    def tpu_macs(self) -> int:
-        """Multiply-accumulates on the Edge TPU."""
-        return sum(r.macs for r in self.ops if r.place == "edgetpu")
+    applied: tuple[Applied, ...]
+    ops: tuple[OpRow, ...]
+    source_ops: tuple[SourceRow, ...]
 
     def totals(self) -> dict[str, Any]:
         """Counts of the whole model, and their shares on the Edge TPU (0 to 1)."""
-        ops, macs = len(self.ops), sum(r.macs for r in self.ops)
+        tpu = [s for s in self.segments if s.place == "edgetpu"]
         return {
-            "ops": ops,
-            "macs": macs,
-            "tpu_ops": self.tpu_ops,
-            "tpu_macs": self.tpu_macs,
-            "tpu_ops_share": self.tpu_ops / ops if ops else 0.0,
-            "tpu_macs_share": self.tpu_macs / macs if macs else 0.0,
+            **self.comparison.edgec.to_json(),
             "segments": len(self.segments),
-            "tpu_segments": sum(s.place == "edgetpu" for s in self.segments),
-            "tpu_est_ms": sum(s.est_ms or 0.0 for s in self.segments),
+            "tpu_parameter_bytes": sum(s.parameter_bytes for s in tpu),
+            "tpu_streamed_bytes": sum(s.streamed_bytes for s in tpu),
+            "on_chip_bytes": ON_CHIP,
         }
 
     def to_json(self) -> dict[str, Any]:
@@ -91,146 +123,168 @@ class Report:
             "target": self.target,
             "link": self.link,
             "assumed_quantization": self.assumed_quantization,
+            "obstacle": self.obstacle,
+            "bound_ms": self.bound_ms,
             "totals": self.totals(),
+            "comparison": self.comparison.to_json(),
             "segments": [asdict(s) for s in self.segments],
+            "applied": [asdict(a) for a in self.applied],
             "ops": [asdict(r) for r in self.ops],
+            "source_ops": [s.to_json() for s in self.source_ops],
         }
 
-    def to_text(self, each_op: bool = True) -> str:
-        """For a terminal of 120 columns: every op (unless told not to), then the totals, segments and reasons."""
-        blocks = [_op_table(self.ops)] if each_op else []
-        blocks += [_head(self), _segment_table(self.segments)]
-        if self.link is not None:
-            blocks.append(_reasons(self.ops))
-        return "\n\n".join(b for b in blocks if b) + "\n"
+
+@dataclass(frozen=True)
+class Origin:
+    """What is known of a model apart from its partition.
+
+    baseline: the column of the CPU alone, without rewrites; None: that of the partition's graph. stock: what the stock
+    compiler would do. operators: those of the TFLite file. rewritten: what was rewritten before the partition. Others:
+    as in Report.
+    """
+
+    model: str
+    target: str
+    assumed_quantization: bool = False
+    obstacle: str | None = None
+    baseline: Column | None = None
+    stock: Stock | None = None
+    operators: Sequence[SourceOp] = ()
+    rewritten: Sequence[Applied] = ()
 
 
-def explain(parts: Partition, model: str, target: str, assumed_quantization: bool = False) -> Report:
-    """The report on a partition; `model` and `target` are shown as given."""
-    segment_of = parts.segment_of
-    rows = tuple(_op_row(i, op, parts, segment_of[op]) for i, op in enumerate(parts.graph.ops))
-    segments = tuple(_segment_row(r, s) for r, s in zip(parts.regions, parts.segments, strict=True))
-    return Report(model, target, parts.link.name if parts.link else None, assumed_quantization, rows, segments)
+def explain(parts: Partition, cpu: CpuCost, origin: Origin) -> Report:
+    """The report on a partition for a board with this CPU."""
+    graph, segment_of, applied = parts.graph, parts.segment_of, (*origin.rewritten, *parts.applied)
+    made_by = rewrites_of(graph.ops, applied)
+    rows = tuple(_op_row(i, op, parts, segment_of[op], cpu, made_by) for i, op in enumerate(graph.ops))
+    answers = {op: row.verdict for op, row in zip(graph.ops, rows, strict=True) if row.verdict is not None}
+    ours = column(parts.regions, answers, cpu, parts.link)
+    return Report(
+        model=origin.model,
+        target=origin.target,
+        link=parts.link.name if parts.link else None,
+        assumed_quantization=origin.assumed_quantization,
+        obstacle=origin.obstacle,
+        bound_ms=parts.cuts.bound_ms if parts.cuts else None,
+        comparison=Comparison(origin.baseline or cpu_only(graph, cpu), origin.stock, ours),
+        segments=_segment_rows(parts, cpu),
+        applied=applied,
+        ops=rows,
+        source_ops=tuple(map(Places(rows).row, origin.operators)),
+    )
 
 
-def _op_row(index: int, op: Op, parts: Partition, segment: Segment) -> OpRow:
-    y = op.outputs[0]
-    refusals = parts.verdicts[op].refusals if op in parts.verdicts else ()
-    macs = op.spec.macs(op)
-    return OpRow(index, y.name, op.source, op.kind, str(y.type), segment.name, segment.place, macs, refusals)
+def unplaced(origin: Origin, baseline: Column, link: Link | None) -> Report:
+    """The report on a file that edgec cannot bring to a graph: it has no segments and no ops, only the file's."""
+    return Report(
+        model=origin.model,
+        target=origin.target,
+        link=link.name if link else None,
+        assumed_quantization=origin.assumed_quantization,
+        obstacle=origin.obstacle,
+        bound_ms=None,
+        comparison=Comparison(baseline, origin.stock, baseline),
+        segments=(),
+        applied=(),
+        ops=(),
+        source_ops=tuple(SourceRow(op, "none") for op in origin.operators),
+    )
 
 
-def _segment_row(region: Region, segment: Segment) -> SegmentRow:
-    constants = {v for op in region.ops for v in op.inputs if v.const is not None}
-    return SegmentRow(
-        name=segment.name,
+def rewrites_of(ops: Iterable[Op], applied: Iterable[Applied]) -> dict[Op, tuple[str, ...]]:
+    """The names of the rewrites that made each op.
+
+    The results that a rewrite names may be renamed or fused away by passes that come later; then all ops that come from
+    the same node are taken for its own.
+    """
+    ops, found = list(ops), dict[Op, dict[str, None]]()
+    at = {v.name: op for op in ops for v in op.outputs}
+    for a in applied:
+        made = [at[name] for name in a.made if name in at]
+        for op in made or [op for op in ops if a.source and _within(a.source, op.source)]:
+            found.setdefault(op, {})[a.rewrite] = None
+    return {op: tuple(names) for op, names in found.items()}
+
+
+def _within(source: str, sources: str) -> bool:
+    """Whether a node is among joined ones (see rewrite.joined); a name may itself have a plus sign."""
+    return f"+{source}+" in f"+{sources}+"
+
+
+def _op_row(
+    index: int, op: Op, parts: Partition, segment: Segment, cpu: CpuCost, made_by: Mapping[Op, tuple[str, ...]]
+) -> OpRow:
+    verdict = parts.verdicts.get(op)
+    read = [v for v in op.inputs if v.const is None]
+    on_tpu = segment.place == "edgetpu"
+    return OpRow(
+        index=index,
+        name=op.outputs[0].name,
+        source=op.source,
+        kind=op.kind,
+        inputs=tuple(v.name for v in read),
+        input_types=tuple(str(v.type) for v in read),
+        constant_types=tuple(str(v.type) for v in op.inputs if v.const is not None),
+        outputs=tuple(v.name for v in op.outputs),
+        output=str(op.outputs[0].type),
+        segment=segment.name,
         place=segment.place,
-        ops=len(region.ops),
-        macs=segment.macs,
-        parameter_bytes=sum(v.type.nbytes for v in constants),
-        bytes_in=sum(v.type.nbytes for v in region.inputs),
-        bytes_out=sum(v.type.nbytes for v in region.outputs),
-        inputs=tuple(v.name for v in region.inputs),
-        outputs=tuple(v.name for v in region.outputs),
-        est_ms=segment.est_ms,
+        verdict=_by_rules(verdict) if verdict else None,
+        macs=op.spec.macs(op),
+        cpu_ms=cpu.op_ms(op),
+        rewrites=made_by.get(op, ()),
+        refusals=verdict.refusals if verdict and not on_tpu else (),
     )
 
 
-def _head(r: Report) -> str:
-    t = r.totals()
-    lines = [f"{r.model} for {r.target}: {t['ops']} ops, {_count(t['macs'])} MACs"]
-    if r.link is None:
-        lines.append("no Edge TPU in this target: everything is compiled to C")
-    else:
-        lines.append(
-            f"on the Edge TPU ({r.link}): {t['tpu_ops']} of {t['ops']} ops ({_percent(t['tpu_ops_share'])}), "
-            f"{_percent(t['tpu_macs_share'])} of the MACs, in {t['tpu_segments']} of {t['segments']} segments"
+def _by_rules(verdict: Verdict) -> Answer:
+    """Without what the cost model says."""
+    return Verdict(tuple(r for r in verdict.refusals if r.rule != WORTHWHILE)).answer
+
+
+def _segment_rows(parts: Partition, cpu: CpuCost) -> tuple[SegmentRow, ...]:
+    works = {r: tpu_work(r.ops, r.inputs, r.outputs) for r in parts.regions if r.place == "edgetpu"}
+    streamed = dict(zip(works, streamed_bytes(works.values()), strict=True))
+
+    def row(region: Region, segment: Segment) -> SegmentRow:
+        constants = {v for op in region.ops for v in op.inputs if v.const is not None}
+        over = streamed.get(region, 0)
+        time = works[region].parts(parts.link, over) if parts.link and region in works else None
+        return SegmentRow(
+            name=segment.name,
+            place=segment.place,
+            ops=len(region.ops),
+            macs=segment.macs,
+            parameter_bytes=sum(v.type.nbytes for v in constants),
+            streamed_bytes=over,
+            bytes_in=sum(v.type.nbytes for v in region.inputs),
+            bytes_out=sum(v.type.nbytes for v in region.outputs),
+            inputs=tuple(v.name for v in region.inputs),
+            outputs=tuple(v.name for v in region.outputs),
+            est_ms=time.ms if time else cpu_ms(region, cpu),
+            est_parts=time,
         )
-    if r.assumed_quantization:
-        lines.append(
-            "note: no calibration data was given; int8 scales are assumed, which hardly changes what maps where"
-        )
-    return "\n".join(lines)
+
+    return tuple(row(r, s) for r, s in zip(parts.regions, parts.segments, strict=True))
 
 
-def _segment_table(segments: Sequence[SegmentRow]) -> str:
-    header = ("segment", "place", "ops", "MACs", "parameters", "in", "out", "estimated")
-    rows = [
-        (
-            s.name, _PLACES[s.place], str(s.ops), _count(s.macs),
-            _size(s.parameter_bytes), _size(s.bytes_in), _size(s.bytes_out),
-            "" if s.est_ms is None else f"{s.est_ms:.2f} ms",
-        )
-        for s in segments
-    ]  # fmt: skip
-    return _columns([header, *rows], left=2)
+class Places:
+    """Finds where the operators of a file run: an op's source names the first results of those that it came from."""
+
+    def __init__(self, rows: Sequence[OpRow]) -> None:
+        self.rows = [r for r in rows if r.source]
+        self.by_name: dict[str, list[OpRow]] = {}
+        for r in self.rows:
+            for name in r.source.split("+"):
+                self.by_name.setdefault(name, []).append(r)
+
+    def row(self, op: SourceOp) -> SourceRow:
+        """The operator and its place. Conversions before and after what it became do not count."""
+        name = op.outputs[0] if op.outputs else ""
+        found = [r for r in self.rows if _within(name, r.source)] if "+" in name else self.by_name.get(name, [])
+        places = {r.place for r in found if r.kind not in _CONVERSIONS} or {r.place for r in found}
+        return SourceRow(op, "mixed" if len(places) > 1 else next(iter(places), "none"))
 
 
-def _op_table(ops: Iterable[OpRow]) -> str:
-    """A line for each op: what it is, where it goes, and the rule that keeps it from the Edge TPU."""
-    rows = [("op", "kind", "place", "segment", "output", "why")]
-    rows += [(str(r.index), r.kind, _PLACES[r.place], r.segment, r.output, _why(r)) for r in ops]
-    return "\n".join(map(_cut, _columns(rows, left=6).splitlines()))
-
-
-def _why(r: OpRow) -> str:
-    return f"{r.refusals[0].rule}: {r.refusals[0].seen}" if r.refusals else ""
-
-
-def _reasons(ops: Iterable[OpRow]) -> str:
-    """Refused ops, those of one kind and first rule (or one region that does not pay) together, most MACs first."""
-    groups: dict[tuple[str, str], list[OpRow]] = {}
-    for r in ops:
-        if r.refusals:
-            why = r.refusals[0]
-            groups.setdefault((why.rule, why.seen if why.rule == WORTHWHILE else r.kind), []).append(r)
-    if not groups:
-        return "every op goes to the Edge TPU"
-    lines = ["on the CPU, and why:"]
-    for _, rows in sorted(groups.items(), key=lambda g: (-sum(r.macs for r in g[1]), -len(g[1]), g[0])):
-        why = rows[0].refusals[0]
-        kinds = ", ".join(dict.fromkeys(r.kind for r in rows))
-        lines.append(_cut(f"  {len(rows)} x {kinds}"))
-        lines.append(_cut(f"      rule: {why.constraint}"))
-        lines.append(_cut(f"      seen: {_seen(rows)}"))
-        lines.append(_cut(f"      fix:  {why.fix}"))
-    return "\n".join(lines)
-
-
-def _seen(rows: Sequence[OpRow]) -> str:
-    first = rows[0]
-    more = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
-    return f"{first.refusals[0].seen} (op {first.index}, {first.source or first.name}{more})"
-
-
-def _columns(rows: Sequence[Sequence[str]], left: int) -> str:
-    """Aligned columns: the first `left` to the left, the rest to the right."""
-    widths = [max(len(r[i]) for r in rows) for i in range(len(rows[0]))]
-    return "\n".join(
-        "  ".join(
-            c.ljust(w) if i < left else c.rjust(w) for i, (c, w) in enumerate(zip(r, widths, strict=True))
-        ).rstrip()
-        for r in rows
-    )
-
-
-def _cut(line: str) -> str:
-    return line if len(line) <= _WIDTH else line[: _WIDTH - 1] + "…"
-
-
-def _count(n: int) -> str:
-    for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
-        if n >= size:
-            return f"{n / size:.1f} {unit}"
-    return str(n)
-
-
-def _size(n: int) -> str:
-    return f"{n / 1e6:.2f} MB" if n >= 1e6 else f"{n / 1e3:.1f} kB" if n >= 1e3 else f"{n} B"
-
-
-def _percent(share: float) -> str:
-    """Whole percents, but neither 0 nor 100 for what is only nearly so."""
-    if share in (0.0, 1.0):
-        return f"{share:.0%}"
-    return f"{min(max(share, 0.01), 0.99):.0%}"
+_CONVERSIONS = (Quantize.kind, Dequantize.kind)

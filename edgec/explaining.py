@@ -1,0 +1,87 @@
+"""`explain`: where each operation of a model runs, and why, before anything is compiled."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from edgec_devices.boards import Target
+from edgec_partitioner.comparison import Stock, cpu_only, stock_of_file, stock_of_graph, whole
+from edgec_partitioner.cost import LINKS
+from edgec_partitioner.explain import Origin, Report, explain, unplaced
+from edgec_partitioner.source import judge
+
+from edgec.errors import UnsupportedError
+from edgec.frontends.operators import read_operators
+from edgec.ir import Graph
+from edgec.ir.source import SourceOperator
+from edgec.lowering import Lowered, Options, cpu_cost, lower
+from edgec.ops.opaque import Opaque
+from edgec.passes.pipeline import available, optimize
+from edgec.quantize.quantize import assumed
+
+
+def explain_model(model: Path, options: Options) -> Report:
+    """The report on a model file, next to what the stock compiler would make of it.
+
+    A float model without calibration data is judged with assumed scales. A .tflite file is explained even if it holds
+    what edgec cannot compile; `Report.obstacle` says what.
+    """
+    try:
+        lowered = lower(model, options, assume=True)
+    except UnsupportedError as e:
+        if model.suffix.lower() != ".tflite" or options.input_shapes:
+            raise
+        return _of_operators(model, options, e.what)
+    operators = read_operators(model) if model.suffix.lower() == ".tflite" else ()
+    target, cpu = lowered.target, cpu_cost(lowered.target)
+    plain = _without_rewrites(lowered, options)
+    origin = Origin(
+        model=lowered.graph.name,
+        target=target.name,
+        assumed_quantization=lowered.assumed,
+        obstacle=_obstacle(lowered.imported),
+        baseline=cpu_only(plain, cpu),
+        stock=_stock(lowered, operators, plain),
+        operators=judge(operators),
+        rewritten=lowered.rewritten,
+    )
+    return explain(lowered.partition, cpu, origin)
+
+
+def report(lowered: Lowered) -> Report:
+    """The report on a model that is already lowered; it says nothing of the stock compiler."""
+    origin = Origin(lowered.graph.name, lowered.target.name, lowered.assumed, rewritten=lowered.rewritten)
+    return explain(lowered.partition, cpu_cost(lowered.target), origin)
+
+
+def _without_rewrites(lowered: Lowered, options: Options) -> Graph:
+    """The graph that would be partitioned if there were no rewrites for the Edge TPU; int8 if that one is."""
+    if not (lowered.quantized or lowered.assumed):
+        return lowered.graph
+    passes_off = set(options.disable) & set(available())
+    return optimize(assumed(optimize(lowered.imported.copy(), passes_off)), passes_off)
+
+
+def _stock(lowered: Lowered, operators: tuple[SourceOperator, ...], plain: Graph) -> Stock | None:
+    """Of the file if the stock compiler can take it, else of the int8 form that edgec makes without rewrites."""
+    if not lowered.target.coral:
+        return None
+    cpu, link = cpu_cost(lowered.target), LINKS[lowered.target.board.coral]
+    if operators and not (lowered.quantized or lowered.assumed):
+        return stock_of_file(operators, cpu, link)
+    return stock_of_graph(plain, cpu, link)
+
+
+def _obstacle(graph: Graph) -> str | None:
+    unread = dict.fromkeys(op.spec.name for op in graph.ops if isinstance(op.spec, Opaque))
+    return f"it cannot read {', '.join(unread)}" if unread else None
+
+
+def _of_operators(model: Path, options: Options, obstacle: str) -> Report:
+    """Of a file that edgec can only look at, operator by operator."""
+    operators, target = read_operators(model), Target.parse(options.target)
+    cpu, link = cpu_cost(target), LINKS[target.board.coral] if target.coral else None
+    stock = stock_of_file(operators, cpu, link) if link else None
+    baseline = cpu_only(whole(operators)[0], cpu)
+    origin = Origin(model.stem, target.name, False, obstacle, baseline, stock, judge(operators))
+    return unplaced(origin, baseline, link)

@@ -1,0 +1,283 @@
+"""`edgec explain` for a terminal of 120 columns: summary, segments, rewrites and reasons, then each op."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from edgec_partitioner.comparison import Column
+from edgec_partitioner.explain import ON_CHIP, OpRow, Report, SegmentRow
+from edgec_partitioner.partition import WORTHWHILE
+from edgec_partitioner.source import ABORT
+
+_WIDTH = 120
+PLACES = {"edgetpu": "Edge TPU", "cpu": "CPU", "uncertain": "uncertain", "mixed": "both", "none": "folded away"}
+
+
+def to_text(r: Report, each_op: bool = True) -> str:
+    """The whole report; `each_op`: with a line for every operation at its end."""
+    blocks = [
+        _head(r),
+        _columns_table(r),
+        _notes(r),
+        _segment_table(r.segments),
+        _parts_table(r.segments),
+        _rewrites(r),
+    ]
+    if r.link is not None:
+        blocks.append(_reasons(r.ops))
+    if each_op:
+        blocks.append(_op_table(r.ops))
+    lines = "\n\n".join(b for b in blocks if b).splitlines()
+    return "\n".join(map(_cut, lines)) + "\n"
+
+
+def _head(r: Report) -> str:
+    t = r.comparison.edgec
+    line = f"{r.model} for {r.target}: {t.ops} ops, {count(t.macs)} MACs"
+    if r.link is None:
+        return f"{line}\nno Edge TPU in this target: everything is compiled to C, an estimated {t.est_ms:.2f} ms"
+    return (
+        f"{line}\non the Edge TPU ({r.link}): {t.tpu_ops} of {t.ops} ops ({percent(t.tpu_ops_share)}), "
+        f"{percent(t.tpu_macs_share)} of the MACs, in {t.tpu_segments} of {len(r.segments)} segments"
+    )
+
+
+def _columns_table(r: Report) -> str:
+    return columns(comparison_rows(r), left=1)
+
+
+def comparison_rows(r: Report) -> list[tuple[str, ...]]:
+    """The columns side by side: a header, then one row per figure. None without an Edge TPU."""
+    c = r.comparison
+    if r.link is None:
+        return []
+    stock = c.stock.column if c.stock else None
+    every = [c.cpu_only, stock, c.edgec] if stock else [c.cpu_only, c.edgec]
+    gain = _gains(r)
+    rows: list[tuple[str, ...]] = [
+        ("", "CPU only", *(["stock compiler"] if stock else []), "edgec", *(["gain"] if gain else []))
+    ]
+
+    def add(name: str, cells: Iterable[str]) -> None:
+        rows.append((name, *cells, *([gain.get(name, "")] if gain else [])))
+
+    add("ops on the Edge TPU", (f"{k.tpu_ops} of {k.ops} ({percent(k.tpu_ops_share)})" for k in every))
+    add("MACs on the Edge TPU", (f"{count(k.tpu_macs)} ({percent(k.tpu_macs_share)})" for k in every))
+    add("uncertain ops", (str(k.uncertain_ops) for k in every))
+    add("Edge TPU segments", (str(k.tpu_segments) for k in every))
+    add("estimated ms, Edge TPU", (f"{k.tpu_ms:.2f}" for k in every))
+    add("estimated ms, CPU", (f"{k.cpu_ms:.2f}" for k in every))
+    add("estimated ms, together", (f"{k.est_ms:.2f}" for k in every))
+    return rows
+
+
+def _gains(r: Report) -> dict[str, str]:
+    gain = r.comparison.gain()
+    if gain is None:
+        return {}
+    return {
+        "ops on the Edge TPU": f"{100 * gain['tpu_ops_share']:+.1f} points",
+        "MACs on the Edge TPU": f"{100 * gain['tpu_macs_share']:+.1f} points",
+        "estimated ms, together": f"{gain['speedup']:.1f} x as fast",
+    }
+
+
+def _notes(r: Report) -> str:
+    return "\n".join(f"note: {text}" for text in notes(r))
+
+
+def notes(r: Report) -> Iterator[str]:
+    """What a reader must know to read the figures right."""
+    if r.obstacle:
+        yield f"edgec cannot compile this model yet: {r.obstacle}"
+    if r.assumed_quantization:
+        yield "no calibration data was given; int8 scales are assumed, which hardly changes what maps where"
+    if r.bound_ms is not None:
+        yield _optimality(r.comparison.edgec.est_ms, r.bound_ms)
+    stock = r.comparison.stock
+    if stock is None:
+        return
+    if stock.basis == "file":
+        yield "stock compiler: what edgetpu_compiler would map of the file as it is, by emulation of its rules"
+    else:
+        yield (
+            "stock compiler: it cannot take this file as it is; shown is, by emulation of its rules, what it would\n"
+            "      map of an int8 form of the model without edgec's rewrites for the Edge TPU"
+        )
+    if stock.every_set.tpu_segments > stock.column.tpu_segments:
+        yield f"stock compiler with its option -a: {_every_set(stock.every_set)}"
+    aborting = [s.op for s in r.source_ops if s.op.rule == ABORT and s.op.verdict == "cpu"]
+    if aborting:
+        first = aborting[0]
+        yield f"the stock compiler gives the whole file up at operator {first.index}, {first.opcode}: {first.seen}"
+
+
+def _optimality(est_ms: float, bound_ms: float) -> str:
+    """How good the choice of segments is; beyond 0.1 %, a better one may exist."""
+    slack = est_ms - bound_ms
+    if slack <= 1e-3 * est_ms:
+        return "no other choice of segments is estimated to be faster (proven)"
+    return f"another choice of segments might be at most {slack:.2f} ms faster, by the estimate"
+
+
+def _every_set(c: Column) -> str:
+    return (
+        f"{c.tpu_ops} of {c.ops} ops, {percent(c.tpu_macs_share)} of the MACs, {c.tpu_segments} segments, "
+        f"an estimated {c.est_ms:.2f} ms"
+    )
+
+
+def _segment_table(segments: Sequence[SegmentRow]) -> str:
+    header = ("segment", "place", "ops", "MACs", "parameters", "of 8 MB", "in", "out", "estimated")
+    rows = [
+        (
+            s.name, PLACES[s.place], str(s.ops), count(s.macs), size(s.parameter_bytes),
+            percent(s.parameter_bytes / ON_CHIP) if s.place == "edgetpu" else "",
+            size(s.bytes_in), size(s.bytes_out), f"{s.est_ms:.2f} ms",
+        )
+        for s in segments
+    ]  # fmt: skip
+    return columns([header, *rows], left=2)
+
+
+def _parts_table(segments: Sequence[SegmentRow]) -> str:
+    """What the time on the Edge TPU is made of."""
+    timed = [(s, s.est_parts) for s in segments if s.est_parts]
+    if not timed:
+        return ""
+    header = ("estimated ms", *timed[0][1].parts(), "together")
+    rows = [(s.name, *(f"{ms:.2f}" for ms in t.parts().values()), f"{t.ms:.2f}") for s, t in timed]
+    return columns([header, *rows], left=1)
+
+
+@dataclass(frozen=True)
+class Brought:
+    """What a rewrite did to a model: how often it was made, and what of its ops is on the Edge TPU."""
+
+    rewrite: str
+    times: int
+    tpu_ops: int
+    tpu_macs: int
+
+
+def brought(r: Report) -> list[Brought]:
+    """Each rewrite that was made, most MACs first."""
+    times: dict[str, int] = {}
+    for a in r.applied:
+        times[a.rewrite] = times.get(a.rewrite, 0) + 1
+    found = []
+    for name, n in times.items():
+        ops = [row for row in r.ops if name in row.rewrites and row.place == "edgetpu"]
+        found.append(Brought(name, n, len(ops), sum(row.macs for row in ops)))
+    return sorted(found, key=lambda b: (-b.tpu_macs, -b.tpu_ops, b.rewrite))
+
+
+def _rewrites(r: Report) -> str:
+    rows = [(b.rewrite, str(b.times), str(b.tpu_ops), count(b.tpu_macs)) for b in brought(r)]
+    return columns([("rewrite", "times", "its ops on the Edge TPU", "MACs"), *rows], left=1) if rows else ""
+
+
+def _op_table(ops: Iterable[OpRow]) -> str:
+    """A line for each op: what it is, where it goes, and the rule that keeps it from the Edge TPU, or its rewrite."""
+    rows = [("op", "kind", "place", "segment", "output", "why")]
+    rows += [(str(r.index), r.kind, PLACES[_shown(r)], r.segment, r.output, _why(r)) for r in ops]
+    return columns(rows, left=6)
+
+
+def _shown(r: OpRow) -> str:
+    return "uncertain" if r.verdict == "uncertain" and r.place == "cpu" else r.place
+
+
+def _why(r: OpRow) -> str:
+    if r.refusals:
+        return f"{r.refusals[0].rule}: {r.refusals[0].seen}"
+    return f"rewritten: {', '.join(r.rewrites)}" if r.rewrites else ""
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Ops that one rule keeps on the CPU: of one kind, or of one region that does not pay."""
+
+    kinds: str
+    uncertain: bool
+    constraint: str
+    seen: str
+    fix: str
+    ops: tuple[OpRow, ...]
+
+    @property
+    def macs(self) -> int:
+        """Multiply-accumulates that stay on the CPU for it."""
+        return sum(op.macs for op in self.ops)
+
+
+def reasons(ops: Iterable[OpRow]) -> list[Reason]:
+    """Why what is on the CPU is there, most MACs first."""
+    groups: dict[tuple[str, str], list[OpRow]] = {}
+    for r in ops:
+        if r.refusals:
+            why = r.refusals[0]
+            groups.setdefault((why.rule, why.seen if why.rule == WORTHWHILE else r.kind), []).append(r)
+    ordered = sorted(groups.items(), key=lambda g: (-sum(r.macs for r in g[1]), -len(g[1]), g[0]))
+    return [_reason(rows) for _, rows in ordered]
+
+
+def _reason(rows: Sequence[OpRow]) -> Reason:
+    first, why = rows[0], rows[0].refusals[0]
+    more = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
+    seen = f"{why.seen} (op {first.index}, {first.source or first.name}{more})"
+    kinds = ", ".join(dict.fromkeys(r.kind for r in rows))
+    return Reason(kinds, why.uncertain, " ".join(why.constraint.split()), seen, why.fix, tuple(rows))
+
+
+def _reasons(ops: Iterable[OpRow]) -> str:
+    found = reasons(ops)
+    if not found:
+        return "every op goes to the Edge TPU"
+    lines = ["on the CPU, and why:"]
+    for r in found:
+        unsure = "  (uncertain: --optimistic tries)" if r.uncertain else ""
+        macs = f", {count(r.macs)} MACs" if r.macs else ""
+        lines.append(f"  {len(r.ops)} x {r.kinds}{macs}{unsure}")
+        lines += [f"      rule: {r.constraint}", f"      seen: {r.seen}", f"      fix:  {r.fix}"]
+    return "\n".join(lines)
+
+
+def columns(rows: Sequence[Sequence[str]], left: int) -> str:
+    """Aligned columns: the first `left` to the left, the rest to the right."""
+    if not rows:
+        return ""
+    widths = [max(len(r[i]) for r in rows) for i in range(len(rows[0]))]
+    return "\n".join(
+        "  ".join(
+            c.ljust(w) if i < left else c.rjust(w) for i, (c, w) in enumerate(zip(r, widths, strict=True))
+        ).rstrip()
+        for r in rows
+    )
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= _WIDTH else line[: _WIDTH - 1] + "…"
+
+
+def count(n: float) -> str:
+    """A large number in three or four digits."""
+    for unit, one in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if n >= one:
+            return f"{n / one:.1f} {unit}"
+    return str(n)
+
+
+def size(n: int) -> str:
+    """A number of bytes."""
+    return f"{n / 1e6:.2f} MB" if n >= 1e6 else f"{n / 1e3:.1f} kB" if n >= 1e3 else f"{n} B"
+
+
+def percent(share: float) -> str:
+    """Whole percents, but neither 0 nor 100 for what is only nearly so."""
+    if share in (0.0, 1.0) or share > 1:
+        return f"{share:.0%}"
+    if share >= 0.99:
+        return f"{min(share, 0.9999):.2%}"
+    return "<1%" if share < 0.01 else f"{share:.0%}"
