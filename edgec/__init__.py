@@ -35,6 +35,7 @@ def compile(
     disable: Sequence[str] = (),
     labels: PathLike | None = None,
     cc: str | None = None,
+    edgetpu_compiler: str | None = None,
 ) -> Compiled:
     """Compile a .onnx or .tflite file into one verified bundle, as `edgec compile`. Raises errors.EdgecError."""
     from edgec.compiler import compile_model
@@ -45,7 +46,15 @@ def compile(
         options=_options(target, calibrate, preprocess, input_shapes, disable),
         labels=Path(labels) if labels is not None else None,
         cc=cc,
+        edgetpu_compiler=edgetpu_compiler,
     )
+
+
+def finish(folder: PathLike) -> Compiled:
+    """Go on with a hand-off folder on which edgetpu_compiler has run, as `edgec finish`. Raises errors.EdgecError."""
+    from edgec.compiler import finish
+
+    return finish(Path(folder))
 
 
 def explain(
@@ -58,7 +67,7 @@ def explain(
     disable: Sequence[str] = (),
 ) -> Report:
     """Where each operation runs, and why; see `edgec explain --help`."""
-    from edgec.explain import explain_model
+    from edgec.explaining import explain_model
 
     return explain_model(Path(model), _options(target, calibrate, preprocess, input_shapes, disable))
 

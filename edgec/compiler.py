@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,16 +14,21 @@ from edgec_partitioner.segments import Segment
 from edgec_runtime import Bundle, write_bundle
 
 import edgec
+from edgec.edgetpu_loop import Outcome, ask
 from edgec.emit.c import CSRC, CSource, segment_source
 from edgec.emit.program import DESCR, SegmentEntry, model_source
 from edgec.emit.tflite import write_tflite
 from edgec.errors import EdgecError, InputError
 from edgec.ir import Graph, Quant, TensorType, print_graph
+from edgec.job import Job
 from edgec.lowering import Dump, Lowered, Options, Progress, lower
 from edgec.report.summary import summary
 from edgec.toolchain.build import Binaries, build
 from edgec.toolchain.cc import Compiler
-from edgec.toolchain.edgetpu import PROGRAM, CompiledSegment, compile_segments
+from edgec.toolchain.edgetpu import PROGRAM
+from edgec.toolchain.edgetpu.handoff import HandOff
+from edgec.toolchain.edgetpu.runners import Runner
+from edgec.toolchain.edgetpu.where import runner_for
 from edgec.verification import Verification, verify_bundle
 
 VERIFY_SAMPLES = 4
@@ -31,17 +37,17 @@ VERIFY_SAMPLES = 4
 
 @dataclass(frozen=True)
 class Compiled:
-    """What a compile made. `edgetpu` has a result per segment that edgetpu_compiler was asked for."""
+    """What a compile made. asked: what edgetpu_compiler said; None if it was not asked."""
 
     path: Path
     lowered: Lowered
     sources: Mapping[str, CSource]
     verification: Verification
-    edgetpu: Mapping[str, CompiledSegment]
+    asked: Outcome | None
 
     def summary(self) -> str:
         """The first screen: places, sizes, checks."""
-        return summary(self.path, self.lowered, self.sources, self.verification, self.edgetpu)
+        return summary(self.path, self.lowered, self.sources, self.verification, self.asked)
 
 
 def compile_model(
@@ -52,26 +58,60 @@ def compile_model(
     labels: Path | None = None,
     cc: str | None = None,
     dump: Sequence[str] = (),
+    edgetpu_compiler: str | None = None,
     progress: Progress | None = None,
 ) -> Compiled:
     """Compile a .onnx or .tflite file into the bundle `output` (default: <model>.edgec in the working folder).
 
     labels: a text file with one label a line. cc: a compiler of this machine for this machine's own code. dump: names
-    of passes ("after=NAME", or "after=all") whose result is written as text beside the bundle. Raises EdgecError, with
-    exit code 1 when the verification fails and 2 when the input must change; no bundle is left then.
+    of passes ("after=NAME", or "after=all") whose result is written as text beside the bundle. edgetpu_compiler: where
+    that program is (docs/edgetpu-compiler.md; default: the one on the PATH, if any). Raises EdgecError, with exit code
+    1 when the verification fails and 2 when the input must change; no bundle is left then.
     """
-    options, say = options or Options(), progress or (lambda text: None)
-    path = output or Path(f"{Path(model).stem}.edgec")
-    if not path.parent.is_dir():
-        raise InputError(f"the folder {path.parent} does not exist", at=str(path), hint=f"mkdir -p {path.parent}")
-    names = _labels(labels)
-    lowered = lower(Path(model), options, dump=_dumper(dump, path), progress=say)
+    options = options or Options()
+    job = Job(Path(model), output or Path(f"{Path(model).stem}.edgec"), options, labels, cc)
+    job.check()
+    runner = runner_for(edgetpu_compiler, {} if not _by_hand(edgetpu_compiler) else job.recipe())
+    needed = edgetpu_compiler is not None
+    return _compile(job, runner, dump, progress or (lambda text: None), needed=needed)
+
+
+def finish(folder: Path, progress: Progress | None = None) -> Compiled:
+    """Go on with a hand-off folder that came back with what edgetpu_compiler wrote, and write its bundle.
+
+    Raises EdgecError with exit code 1 when the program has to run first, or once more, and InputError when the model,
+    or the folder, is no longer what it was.
+    """
+    runner = HandOff.open(folder)
+    job = Job.again(runner.recipe, folder)
+    job.check()
+    return _compile(job, runner, (), progress or (lambda text: None), needed=True, finishing=True)
+
+
+def _by_hand(where: str | None) -> bool:
+    return where is not None and where.startswith("folder:")
+
+
+def _compile(
+    job: Job, runner: Runner | None, dump: Sequence[str], say: Progress, *, needed: bool, finishing: bool = False
+) -> Compiled:
+    """finishing: do not write a bundle while edgetpu_compiler has to run by hand."""
+    names = _labels(job.labels)
+    lowered = lower(job.model, job.options, dump=_dumper(dump, job.output), progress=say)
+    asked: Outcome | None = None
+    if runner is not None and any(s.place == "edgetpu" for s in lowered.partition.segments):
+        lowered, asked = ask(lowered, runner, say, needed=needed)
+        if finishing and asked.pending is not None:
+            raise asked.pending
+    return _build(job, lowered, asked, names, say)
+
+
+def _build(job: Job, lowered: Lowered, asked: Outcome | None, labels: Sequence[str] | None, say: Progress) -> Compiled:
+    """C, binaries, verification and bundle of a partitioned model."""
     segments = lowered.partition.segments
     say("writing C and TFLite")
     sources = {s.name: segment_source(s.graph, s.name) for s in segments}
     tflites = {s.name: write_tflite(s.graph) for s in segments if s.place == "edgetpu"}
-    say("asking edgetpu_compiler")
-    edgetpu = compile_segments(tflites)
     say("compiling C")
     tensors = _crossing(lowered)
     entries = [_entry(s, sources[s.name]) for s in segments]
@@ -79,18 +119,18 @@ def compile_model(
         lowered.graph.name, tensors, entries, _names(lowered.graph.inputs), _names(lowered.graph.outputs)
     )
     texts = {f"{name}.c": source.text for name, source in sources.items()} | {"model.c": model_c}
-    compilers = compilers_for(lowered.target.board, cc)
+    compilers = compilers_for(lowered.target.board, job.cc)
     binaries = build(texts, CSRC, compilers)
-    files = _files(texts, sources, tflites, edgetpu, binaries)
+    files = _files(texts, sources, tflites, asked, binaries)
     toolchain = {target: compiler.version() for target, compiler in compilers.items()}
-    for result in edgetpu.values():
-        toolchain[PROGRAM] = result.log.version or "unknown"
-    manifest = _manifest(lowered, sources, tensors, files, names, toolchain)
+    if asked is not None and asked.version is not None:
+        toolchain[PROGRAM] = asked.version
+    manifest = _manifest(lowered, sources, tensors, files, labels, toolchain)
     say("verifying")
-    checked = _verify(manifest, files, lowered, options.min_cosine if lowered.quantized else None)
-    write_bundle(path, {**manifest, "verification": checked.to_json()}, files)
+    checked = _verify(manifest, files, lowered, job.options.min_cosine if lowered.quantized else None)
+    write_bundle(job.output, {**manifest, "verification": checked.to_json()}, files)
     say("")
-    return Compiled(path, lowered, sources, checked, edgetpu)
+    return Compiled(job.output, lowered, sources, checked, asked)
 
 
 def compilers_for(board: Board, cc: str | None) -> dict[str, Compiler]:
@@ -124,14 +164,17 @@ def _files(
     texts: Mapping[str, str],
     sources: Mapping[str, CSource],
     tflites: Mapping[str, bytes],
-    edgetpu: Mapping[str, CompiledSegment],
+    asked: Outcome | None,
     binaries: Mapping[str, Binaries],
 ) -> dict[str, bytes]:
     """The bundle's files by path. src/ compiles by itself: it has the kernels that the generated C includes."""
     files = {f"src/{name}": text.encode() for name, text in texts.items()}
     files |= {f"src/{p.name}": p.read_bytes() for p in sorted(CSRC.iterdir()) if p.suffix in (".h", ".c")}
     files |= {f"segments/{name}.tflite": data for name, data in tflites.items()}
-    files |= {f"segments/{n}_edgetpu.tflite": r.data for n, r in edgetpu.items() if r.data is not None}
+    if asked is not None:
+        files |= {f"segments/{n}_edgetpu.tflite": r.data for n, r in asked.segments.items() if r.data is not None}
+        report = json.dumps(asked.to_json(), indent=1, sort_keys=True)
+        files[f"report/{PROGRAM}.json"] = f"{report}\n".encode()
     for target, made in binaries.items():
         files[f"lib/{target}/libmodel.so"] = made.library
         files[f"bin/{target}/main"] = made.program

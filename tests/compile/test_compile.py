@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +19,7 @@ from edgec.emit.c import CSource, segment_source
 from edgec.errors import EdgecError
 from edgec.ir import Array, Graph
 from edgec.lowering import Options
-from tests.partition.test_edgetpu_compiler import WHOLE, StandInEdgetpuCompiler, block
+from tests.toolchain.stand_in_edgetpu_compiler import StandInEdgetpuCompiler
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 DIGITS = FIXTURES / "digits" / "digits.onnx"
@@ -110,16 +111,15 @@ def test_a_quantized_model_too_unlike_its_original_is_refused(tmp_path: Path) ->
 
 
 def test_edgetpu_compiler_on_the_path_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "bin").mkdir()
-    compiler_double = StandInEdgetpuCompiler(tmp_path / "bin", monkeypatch)
-    compiler_double.says(block("seg1", WHOLE))
+    compiler_double = StandInEdgetpuCompiler(tmp_path / "bin")
+    monkeypatch.setenv("PATH", str(compiler_double.folder), prepend=os.pathsep)
     path = tmp_path / "d.edgec"
     done = edgec.compile(DIGITS, "pi4+coral", path, calibrate=CALIBRATION)
-    assert compiler_double.calls() == ["seg1.tflite"]
+    assert compiler_double.calls() == [["seg1"]]
     assert "edgetpu_compiler mapped all of seg1" in done.summary()
     with Bundle.open(path) as bundle:
         assert bundle.manifest.segments[1].edgetpu == "segments/seg1_edgetpu.tflite"
-        assert bundle.read("segments/seg1_edgetpu.tflite") == b"C" + bundle.read("segments/seg1.tflite")
+        assert b"edgetpu-custom-op" in bundle.read("segments/seg1_edgetpu.tflite")
     with Session(path) as session:  # without a stick its twin runs
         assert session.backends["seg1"] == "c"
 

@@ -1,0 +1,87 @@
+"""What a compile was asked to do, in a form that can be put down and taken up again (`edgec finish`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from edgec.errors import InputError
+from edgec.lowering import Options
+from edgec.toolchain.edgetpu.handoff import sha256
+
+
+@dataclass(frozen=True)
+class Job:
+    """One compile: the model file, the bundle to write, the options, a file of labels, a C compiler of this machine."""
+
+    model: Path
+    output: Path
+    options: Options
+    labels: Path | None = None
+    cc: str | None = None
+
+    def check(self) -> None:
+        """Raises InputError where the bundle cannot be written, before the work is done."""
+        folder = self.output.parent
+        if not folder.is_dir():
+            raise InputError(f"the folder {folder} does not exist", at=str(self.output), hint=f"mkdir -p {folder}")
+
+    def recipe(self) -> dict[str, Any]:
+        """As JSON: absolute paths, and the hashes of all that is read from them."""
+        options = asdict(replace(self.options, calibrate=_absolute(self.options.calibrate)))
+        return {
+            "model": str(self.model.absolute()),
+            "output": str(self.output.absolute()),
+            "labels": _text(_absolute(self.labels)),
+            "cc": self.cc,
+            "options": {k: str(v) if isinstance(v, Path) else v for k, v in options.items()},
+            "hashes": {str(p.absolute()): _hash(p) for p in self._read()},
+        }
+
+    @classmethod
+    def again(cls, recipe: Mapping[str, Any], at: Path) -> Job:
+        """The job of a recipe. Raises InputError if what it reads has changed, or the recipe is of another version."""
+        try:
+            options = dict(recipe["options"])
+            if options["calibrate"] is not None:
+                options["calibrate"] = Path(options["calibrate"])
+            options["input_shapes"] = {k: tuple(v) for k, v in options["input_shapes"].items()}
+            options["disable"] = tuple(options["disable"])
+            labels = recipe["labels"]
+            job = cls(
+                Path(recipe["model"]), Path(recipe["output"]), Options(**options),
+                None if labels is None else Path(labels), recipe["cc"],
+            )  # fmt: skip
+            hashes = dict(recipe["hashes"])
+        except (KeyError, TypeError, ValueError, AttributeError) as e:
+            raise InputError(f"the folder is of another edgec: {e}", str(at), "compile again") from e
+        for path in job._read():
+            if not path.exists():
+                raise InputError(f"{path} is gone", str(at), "put it back, or compile again")
+            if hashes.get(str(path)) != _hash(path):
+                raise InputError(f"{path} is not what it was when the folder was made", str(at), "compile again")
+        return job
+
+    def _read(self) -> list[Path]:
+        return [p for p in (self.model, self.labels, self.options.calibrate) if p is not None]
+
+
+def _absolute(path: Path | None) -> Path | None:
+    return None if path is None else path.absolute()
+
+
+def _text(path: Path | None) -> str | None:
+    return None if path is None else str(path)
+
+
+def _hash(path: Path) -> str:
+    """Of a file, or of all files of a folder with their names. Raises InputError if it cannot be read."""
+    try:
+        if not path.is_dir():
+            return sha256(path.read_bytes())
+        inside = sorted(p for p in path.rglob("*") if p.is_file())
+        return sha256("\n".join(f"{p.relative_to(path)} {sha256(p.read_bytes())}" for p in inside).encode())
+    except OSError as e:
+        raise InputError(f"cannot read {path}: {e.strerror}", str(path), "check the path and its permissions") from e

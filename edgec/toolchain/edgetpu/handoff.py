@@ -1,0 +1,207 @@
+"""edgetpu_compiler by hand: a folder that is carried to a machine with the program, and back.
+
+    handoff.json            how to go on (written and read here only), with the hashes of all that edgec wrote
+    compile.sh, README.txt  for the person
+    call-01/                one call of the program: seg1.tflite, …, `models` (their order), and after compile.sh
+                            edgec.out (what was printed), code (exit code), seg1_edgetpu.tflite, …, done
+
+Nothing else is remembered: to go on, edgec starts over, finds the answers to all that it asked before by the hashes of
+the files, and stops at the first question that is new.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from edgec.errors import EdgecError, InputError
+from edgec.toolchain.edgetpu import PROGRAM
+from edgec.toolchain.edgetpu.runners import Answer, answer
+
+SCHEMA = 1
+STATE = "handoff.json"
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+_FOLDER = re.compile(r"call-\d{2,4}")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+_SCRIPT = """#!/bin/sh
+# Runs edgetpu_compiler on what edgec asks for. Needs x86-64 Linux with the program on the PATH, or its path:
+#     EDGETPU_COMPILER=/path/of/edgetpu_compiler sh compile.sh
+compiler=$(command -v "${EDGETPU_COMPILER:-edgetpu_compiler}") || {
+    echo "there is no ${EDGETPU_COMPILER:-edgetpu_compiler} here; see README.txt" >&2
+    exit 127
+}
+case $compiler in /*) ;; *) compiler=$PWD/$compiler ;; esac
+cd "$(dirname "$0")" || exit 1
+for call in call-*; do
+    [ -f "$call/done" ] && continue
+    if [ -f "$call/unless" ]; then # needed only where the models of another call were not compiled together
+        other=$(cat "$call/unless") missing=no
+        for model in $(cat "$other/models"); do
+            [ -f "$other/${model%.tflite}_edgetpu.tflite" ] || missing=yes
+        done
+        [ $missing = no ] && continue
+    fi
+    echo "$call: $(cat "$call/models")"
+    (
+        cd "$call" || exit 1
+        rm -f ./*_edgetpu.*
+        "$compiler" -s -o . $(cat models) </dev/null >edgec.out 2>&1
+        echo $? >code
+    )
+    : >"$call/done"
+done
+echo "Done. Take this folder back to where edgec is, and run there: edgec finish $(basename "$PWD")"
+"""
+
+_README = f"""Models for {PROGRAM}, which this folder was made without.
+
+1. Copy the folder to an x86-64 Linux machine that has {PROGRAM} (coral.ai/docs/edgetpu/compiler).
+2. There: sh compile.sh
+3. Copy the folder back, and run: edgec finish FOLDER
+
+Should the compiler refuse an operation, edgec finish splits the model again and asks for one more round of this.
+"""
+
+
+class Pending(EdgecError):
+    """The folder waits for a person: compile.sh must run."""
+
+    def __init__(self, folder: Path, what: str) -> None:
+        hint = f"run compile.sh of that folder where {PROGRAM} is, then: edgec finish {folder}"
+        super().__init__(what, at=str(folder), hint=hint)
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of the program. models: sha256 by name, in order. unless: the call that may make this one needless."""
+
+    folder: str
+    models: Mapping[str, str]
+    unless: str | None = None
+
+
+class HandOff:
+    """A hand-off folder, as a runner that knows the answers in it. `recipe`: how the caller goes on, as JSON."""
+
+    def __init__(self, folder: Path, recipe: Mapping[str, Any], calls: list[Call] | None = None) -> None:
+        self.name, self.recipe = f"the folder {folder}", recipe
+        self._folder, self._calls = folder, calls if calls is not None else []
+
+    @classmethod
+    def new(cls, folder: Path, recipe: Mapping[str, Any]) -> HandOff:
+        """Nothing is written until something is asked. Raises InputError if the folder is in use."""
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise InputError(f"{folder} is not empty", "--edgetpu-compiler", "name a new folder, or remove that one")
+        if not folder.parent.is_dir():
+            hint = f"mkdir -p {folder.parent}"
+            raise InputError(f"the folder {folder.parent} does not exist", "--edgetpu-compiler", hint)
+        return cls(folder, recipe)
+
+    @classmethod
+    def open(cls, folder: Path) -> HandOff:
+        """A folder that came back. Raises InputError if it is none, or if what edgec wrote into it was changed."""
+        state = _read_state(folder / STATE)
+        calls = [_call(c, folder) for c in state["calls"]]
+        for call in calls:
+            for name, wanted in call.models.items():
+                path = folder / call.folder / f"{name}.tflite"
+                if not path.is_file() or sha256(path.read_bytes()) != wanted:
+                    what = f"{path} is {'changed' if path.exists() else 'missing'}"
+                    raise InputError(what, str(folder), "copy the folder again, whole, or compile again")
+        return cls(folder, state["recipe"], calls)
+
+    def compile(self, models: Mapping[str, bytes]) -> Answer:
+        """The answer that is there. Raises Pending where there is none yet; then compile.sh will get it."""
+        wanted = list(_hashes(models).items())
+        call = next((c for c in self._calls if list(c.models.items()) == wanted), None)
+        if call is None:
+            again = "once more" if self._calls else "by hand"
+            self._ask(models)
+            raise Pending(self._folder, f"{PROGRAM} has to run {again}")
+        folder = self._folder / call.folder
+        if not (folder / "done").is_file() or not (folder / "edgec.out").is_file():
+            raise Pending(self._folder, f"{PROGRAM} has not run on {call.folder} yet")
+        files = {p.name: p.read_bytes() for p in folder.iterdir() if p.is_file() and "_edgetpu." in p.name}
+        text = (folder / "edgec.out").read_text("utf-8", "replace")
+        if not text.strip() and (folder / "code").is_file():
+            text = f"it ended with exit code {(folder / 'code').read_text().strip()[:10]}\n"
+        return answer(text, models, files)
+
+    def _ask(self, models: Mapping[str, bytes]) -> None:
+        """A call of all together and, where there are several, one of each, for when that fails."""
+        self._folder.mkdir(exist_ok=True)
+        together = self._write(models, None)
+        if len(models) > 1:
+            for name, data in models.items():
+                self._write({name: data}, together.folder)
+        (self._folder / "compile.sh").write_text(_SCRIPT)
+        (self._folder / "compile.sh").chmod(0o755)
+        (self._folder / "README.txt").write_text(_README)
+        calls = [asdict(c) | {"models": list(c.models.items())} for c in self._calls]  # JSON objects have no order
+        state = {"schema": SCHEMA, "recipe": self.recipe, "calls": calls}
+        aside = self._folder / f".{STATE}"
+        aside.write_text(json.dumps({**state, "sha256": _digest(state)}, indent=1, sort_keys=True) + "\n")
+        aside.replace(self._folder / STATE)
+
+    def _write(self, models: Mapping[str, bytes], unless: str | None) -> Call:
+        call = Call(f"call-{len(self._calls) + 1:02d}", _hashes(models), unless)
+        folder = self._folder / call.folder
+        if folder.exists():  # left by a finish that was stopped
+            shutil.rmtree(folder)
+        folder.mkdir()
+        for name, data in models.items():
+            (folder / f"{name}.tflite").write_bytes(data)
+        (folder / "models").write_text(" ".join(f"{name}.tflite" for name in models) + "\n")
+        if unless is not None:
+            (folder / "unless").write_text(f"{unless}\n")
+        self._calls.append(call)
+        return call
+
+
+def sha256(data: bytes) -> str:
+    """In hexadecimal."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def _hashes(models: Mapping[str, bytes]) -> dict[str, str]:
+    return {name: sha256(data) for name, data in models.items()}
+
+
+def _digest(state: Mapping[str, Any]) -> str:
+    return sha256(json.dumps(state, sort_keys=True).encode())
+
+
+def _read_state(path: Path) -> dict[str, Any]:
+    try:
+        state = json.loads(path.read_text())
+        said = state.pop("sha256")
+        shape = (state["schema"], type(state["recipe"]), type(state["calls"]))
+    except FileNotFoundError as e:
+        hint = "give the folder of edgec compile --edgetpu-compiler folder:…"
+        raise InputError(f"{path.parent} is no hand-off folder: it has no {STATE}", str(path), hint) from e
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as e:
+        raise InputError(f"{path} is damaged: {e}", str(path), "copy the folder again, or compile again") from e
+    if said != _digest(state):
+        raise InputError(f"{path} was changed", str(path), "copy the folder again, or compile again")
+    if shape != (SCHEMA, dict, list):
+        raise InputError(f"{path} is of another edgec (schema {shape[0]})", str(path), "compile again")
+    return dict(state)
+
+
+def _call(raw: Any, folder: Path) -> Call:
+    """Checked, since names become paths."""
+    try:
+        call = Call(raw["folder"], dict(raw["models"]), raw["unless"])
+        ok = all(_NAME.fullmatch(n) and _SHA256.fullmatch(h) for n, h in call.models.items())
+        if ok and _FOLDER.fullmatch(call.folder) and call.models:
+            return call
+    except (KeyError, TypeError, ValueError):
+        pass
+    raise InputError(f"{folder / STATE} is damaged: {raw}", str(folder), "copy the folder again, or compile again")
