@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 FIXTURES := build/venv-fixtures
 
-.PHONY: setup system demo test check lint types fast models-table fixtures clean
+.PHONY: setup system demo test check lint types fast models-table partition-table cost-table fixtures clean
 
 setup: system $(STAMP)
 
@@ -41,6 +41,12 @@ fast:
 
 models-table: setup
 	$(BIN)/python tests/tables/models_table.py
+
+partition-table: setup
+	$(BIN)/python tests/tables/partition_table.py
+
+cost-table: setup
+	$(BIN)/python -m tests.tables.cost_table
 
 fixtures:
 	$(PYTHON) -m venv $(FIXTURES)
