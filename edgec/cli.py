@@ -8,6 +8,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 _MODEL = click.argument("model", type=click.Path(path_type=Path))
 _BUNDLE = click.argument("bundle", type=click.Path(path_type=Path))
+_QUIET = click.option("-q", "--quiet", is_flag=True, help="print nothing but errors")
 
 
 class _Verbs(click.Group):
@@ -70,7 +72,10 @@ def _lowering_options(fn: Callable[..., Any]) -> Callable[..., Any]:
 @click.option(
     "--dump", multiple=True, metavar="after=PASS", help="write the graph after a pass (or after=all) beside the bundle"
 )
-@click.option("-q", "--quiet", is_flag=True, help="print nothing but errors")
+@click.option(
+    "--edgetpu-compiler", metavar="WHERE", help="a path (default: PATH), ssh://[user@]host[:port], folder:DIR, none"
+)
+@_QUIET
 def compile(
     model: Path,
     output: Path | None,
@@ -78,14 +83,28 @@ def compile(
     labels: Path | None,
     cc: str | None,
     dump: tuple[str, ...],
+    edgetpu_compiler: str | None,
     **options: Any,
 ) -> None:
     """Turn MODEL (.onnx, .tflite) into one verified bundle."""
     from edgec.compiler import compile_model
 
     done = compile_model(
-        model, output=output, labels=labels, cc=cc, dump=dump, options=_options(**options), progress=_progress(quiet)
-    )
+        model, output=output, labels=labels, cc=cc, dump=dump, options=_options(**options), progress=_progress(quiet),
+        edgetpu_compiler=edgetpu_compiler,
+    )  # fmt: skip
+    if not quiet:
+        click.echo(done.summary())
+
+
+@cli.command()
+@click.argument("folder", type=click.Path(path_type=Path))
+@_QUIET
+def finish(folder: Path, quiet: bool) -> None:
+    """Go on with the FOLDER of --edgetpu-compiler folder:DIR, after its compile.sh has run."""
+    from edgec.compiler import finish
+
+    done = finish(folder, _progress(quiet))
     if not quiet:
         click.echo(done.summary())
 
@@ -95,12 +114,34 @@ def compile(
 @_lowering_options
 @click.option("--brief", is_flag=True, help="leave out the line for each operation")
 @click.option("--json", "as_json", is_flag=True, help="machine-readable, to standard output")
-def explain(model: Path, brief: bool, as_json: bool, **options: Any) -> None:
-    """Show for every operation where it runs, and why."""
-    from edgec.explain import explain_model
+@click.option("--html", type=click.Path(path_type=Path), metavar="FILE", help="a page with the graph to look at")
+@click.option(
+    "--require", multiple=True, metavar="EXPR", help="exit code 2 unless it holds: tpu.macs>=95%, tpu=100%, ms<=20ms, …"
+)
+def explain(
+    model: Path, brief: bool, as_json: bool, html: Path | None, require: tuple[str, ...], **options: Any
+) -> int:
+    """Show for every operation where it runs, and why, next to what the stock compiler would do."""
+    from edgec_partitioner.explain_text import to_text
 
+    from edgec.explaining import explain_model
+    from edgec.report.explain_html import check_place, write_page
+    from edgec.report.figures import check, requirements
+
+    wanted = requirements(require)
+    if html is not None:
+        check_place(html)
     report = explain_model(model, _options(**options))
-    click.echo(json.dumps(report.to_json(), indent=1) if as_json else report.to_text(not brief).rstrip())
+    outcomes = check(wanted, report)
+    if html is not None:
+        write_page(report, html)
+    if as_json:
+        click.echo(json.dumps({**report.to_json(), "requirements": [asdict(o) for o in outcomes]}, indent=1))
+    else:
+        click.echo(to_text(report, not brief), nl=bool(outcomes))
+    for o in outcomes:
+        click.echo(o.line(), err=as_json)
+    return 0 if all(o.holds for o in outcomes) else 2
 
 
 @cli.command()

@@ -15,7 +15,9 @@ LAYERS = [
     [
         "edgec",
         "edgec.compiler",
-        "edgec.explain",
+        "edgec.edgetpu_loop",
+        "edgec.explaining",
+        "edgec.job",
         "edgec.lowering",
         "edgec.report",
         "edgec.running",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from edgec_partitioner.cost import CpuCost
+from edgec_partitioner.cpu_cost import CpuCost
 from edgec_partitioner.legalize import legalize
 from edgec_partitioner.partition import partition
 
@@ -40,7 +40,7 @@ def test_tflite_and_segments_are_interp(seed: int) -> None:
     for name, y in run_tflite(legalize(q, exact=True)[0], inputs).items():
         np.testing.assert_array_equal(y, want[name])
     values: dict[str, Array] = dict(inputs)
-    for s in partition(q, "usb3", CpuCost(1e-5, 1e-5, 1e-5)).segments:
+    for s in partition(q, "usb3", CpuCost(1e-5)).segments:
         given = {v.name: values[v.name] for v in s.graph.inputs}
         values.update(run_tflite(s.graph, given) if s.place == "edgetpu" else interp(s.graph, given))
     for name, y in want.items():
