@@ -245,6 +245,7 @@ def _verify(
                 lowered.samples[:VERIFY_SAMPLES],
                 lowered.samples_source,
                 min_cosine,
+                lowered.wishes.optimistic,
             )
     if not checked.ok:
         hint = "report it with the model"

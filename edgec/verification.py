@@ -8,8 +8,11 @@ from typing import Any
 
 import numpy as np
 from edgec_partitioner.segments import Segment
+from edgec_partitioner.source import judge
 from edgec_runtime import Bundle, Session
+from edgec_runtime.cache import extract
 
+from edgec.frontends.operators import read_operators
 from edgec.ir import Array, Graph, interp
 from edgec.quantize.accuracy import Agreement, compare
 
@@ -74,11 +77,13 @@ def verify_bundle(
     samples: Sequence[Mapping[str, Array]],
     source: str,
     min_cosine: float | None,
+    optimistic: bool = False,
 ) -> Verification:
     """Run the bundle on the samples in every way that this machine can, and compare.
 
     original: the graph as imported. source: where the samples are from, for the report. min_cosine: how like `original`
-    a model that edgec quantized must be; None for one that it did not, which must agree within rounding.
+    a model that edgec quantized must be; None for one that it did not, which must agree within rounding. optimistic:
+    Edge TPU segments may hold operators of which it is not known whether they map.
     """
     checks: list[SegmentCheck] = []
     with Session(bundle, tpu="c") as session:
@@ -93,6 +98,7 @@ def verify_bundle(
     failures = [
         f"{c.segment} as {c.how} is {c.error:.3g} from interp, {c.limit:.3g} allowed" for c in merged if not c.ok
     ]
+    failures += _unmapped(bundle, segments, optimistic)
     if min_cosine is not None:
         low = [(n, a.cosine) for n, a in whole.items() if not a.cosine >= min_cosine]
         failures += [f"output {n} has cosine {c:.8g} with the float model, {min_cosine} needed" for n, c in low]
@@ -120,6 +126,15 @@ def _run(
                 limit = _float_limit(s.graph, inputs, name, want, error)
             checks.append(SegmentCheck(s.name, s.place, how, error, limit))
     return outputs
+
+
+def _unmapped(bundle: Bundle, segments: Sequence[Segment], optimistic: bool) -> Iterator[str]:
+    """What the support rules say against the emitted segments, read back as edgetpu_compiler will read them."""
+    for s in segments:
+        if s.place == "edgetpu":
+            for o in judge(read_operators(extract(bundle, f"segments/{s.name}.tflite"))):
+                if o.verdict == "cpu" or (o.verdict == "uncertain" and not optimistic):
+                    yield f"operator {o.index} of {s.name} ({o.opcode}) would not map: {o.rule}: {o.seen}"
 
 
 def _float_limit(graph: Graph, inputs: Mapping[str, Array], name: str, want: Array, error: float) -> float:

@@ -1,10 +1,11 @@
 #!/bin/sh
-# Debian packages that the emulated group and the sanitizer tests use; installed where root and apt allow it.
+# Debian packages that the emulated and browser groups and the sanitizer tests use; installed where root and apt allow it.
 # Without them edgec itself works: zig, from PyPI, is the compiler.
 set -eu
 missing=""
 command -v qemu-aarch64 >/dev/null 2>&1 || missing="$missing qemu-user"
 command -v gcc >/dev/null 2>&1 || missing="$missing gcc libc6-dev"
+command -v chromium >/dev/null 2>&1 || missing="$missing chromium"
 [ -n "$missing" ] || exit 0
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
     echo "installing$missing"

@@ -30,7 +30,7 @@ PROMISED_MODELS = """
     deeplab_dm05_u8 movenet_lightning_i8 fns_udnie_std_256
 """.split()  # noqa: SIM905 (a list in quotes reads better)
 """Of these at least `PROMISED` of the multiply-accumulates are to run on the Edge TPU, or the row says why not."""
-SHAPES = {"xfeat_interp_bicubic": ["--input-shape", "images=1x3x480x640"]}
+SHAPES = {"xfeat_interp_bicubic": ["--input-shape", "x=1x24x64x64", "--input-shape", "pos=1x500x2"]}
 
 
 @dataclass
