@@ -19,6 +19,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 ROOT = Path(__file__).parents[2]
 SHARED = Path(os.environ.get("EDGEC_SHARED") or ROOT.parent / "shared")
 EDGEC = [sys.executable, "-m", "edgec"]
@@ -30,7 +32,6 @@ PROMISED_MODELS = """
     deeplab_dm05_u8 movenet_lightning_i8 fns_udnie_std_256
 """.split()  # noqa: SIM905 (a list in quotes reads better)
 """Of these at least `PROMISED` of the multiply-accumulates are to run on the Edge TPU, or the row says why not."""
-SHAPES = {"xfeat_interp_bicubic": ["--input-shape", "x=1x24x64x64", "--input-shape", "pos=1x500x2"]}
 
 
 @dataclass
@@ -56,10 +57,9 @@ class Row:
 def explain(entry: Mapping[str, Any], *without: str) -> dict[str, Any]:
     """What `edgec explain --json` says, with rewrites switched off; RuntimeError with its message when it fails."""
     command = [*EDGEC, "explain", str(SHARED / "models" / entry["file"]), "--target", TARGET, "--json"]
-    command += SHAPES.get(entry["name"], [])
     reference = SHARED / "models" / (entry.get("ref") or {}).get("file", "-")
     if reference.is_file():
-        command += ["--calibrate", str(reference)]
+        command += ["--calibrate", str(reference), *frozen(entry, reference)]
     for name in without:
         command += ["--disable-pass", name]
     done = subprocess.run(command, capture_output=True, text=True, timeout=1800)
@@ -67,6 +67,14 @@ def explain(entry: Mapping[str, Any], *without: str) -> dict[str, Any]:
         raise RuntimeError(done.stderr.strip().splitlines()[0] if done.stderr.strip() else f"exit {done.returncode}")
     found: dict[str, Any] = json.loads(done.stdout)
     return found
+
+
+def frozen(entry: Mapping[str, Any], reference: Path) -> Iterator[str]:
+    """Options that give inputs of open shapes those of the reference."""
+    arrays = np.load(reference)
+    for j, given in enumerate(entry["inputs"]):
+        if not all(isinstance(d, int) for d in given["shape"]):
+            yield from ("--input-shape", f"{given['name']}={'x'.join(map(str, arrays[f'in0_{j}'].shape))}")
 
 
 def measure(entry: Mapping[str, Any]) -> Row:
