@@ -20,6 +20,7 @@ SHARED = Path(os.environ.get("EDGEC_SHARED") or ROOT.parent / "shared")
 _NEEDS = {
     "cc": ("gcc", "no C compiler: install gcc"),
     "arm": ("qemu-aarch64", "no qemu-aarch64: install qemu-user"),
+    "pi": ("qemu-system-aarch64", "no qemu-system-aarch64: install qemu-system-arm"),
     "browser": ("chromium", "no browser: install chromium"),
 }
 

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from edgec_runtime import Bundle, InputError, Summary
@@ -100,6 +101,13 @@ class Device(ABC):
 
 def device_for(url: str) -> Device:
     """The device of "local:", "emulated:pi4" and the like.  Raises InputError for a URL that none of links/ knows."""
+    _, module, rest = link_module(url)
+    opened: Device = module.open_device(rest)
+    return opened
+
+
+def link_module(url: str) -> tuple[str, ModuleType, str]:
+    """The kind of a URL, the file of links/ that knows it, and the rest of the URL.  Raises InputError."""
     kind, _, rest = url.strip().partition(":")
     kinds = sorted(p.stem for p in LINKS.glob("*.py") if not p.stem.startswith("_"))
     if kind not in kinds:
@@ -107,8 +115,7 @@ def device_for(url: str) -> Device:
             f'"{url}" is no device{did_you_mean(kind, kinds)}',
             hint=f"use {' or '.join(sorted(usage(k) for k in kinds))}",
         )
-    opened: Device = importlib.import_module(f"edgec_devices.links.{kind}").open_device(rest)
-    return opened
+    return kind, importlib.import_module(f"edgec_devices.links.{kind}"), rest
 
 
 def usage(kind: str) -> str:

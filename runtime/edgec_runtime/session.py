@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import platform
-import struct
 import threading
 import time
 import warnings
@@ -21,6 +19,7 @@ from .errors import DeviceError, EdgecError, InputError, did_you_mean
 from .inputs import check_inputs, noise_inputs
 from .interpreters import Interpreter, InterpreterFactory, address, interpreter_factory, load_edgetpu, match_ports
 from .manifest import SegmentInfo, TensorInfo
+from .slots import machine_target as machine_target
 
 Array = NDArray[Any]
 TPU_MODES = ("auto", "delegate", "interpreter", "c")
@@ -43,17 +42,6 @@ class Profile:
 
     segments: Mapping[str, Tuple[int, ...]]
     total: Tuple[int, ...]
-
-
-def machine_target() -> str:
-    """Whose library this process can load, for example "linux-aarch64"; right for 32 bits on a 64-bit kernel too."""
-    machine = platform.machine().lower()
-    bits = struct.calcsize("P") * 8
-    if machine in ("aarch64", "arm64") or machine.startswith("armv"):
-        machine = "aarch64" if bits == 64 else "armv7"
-    elif machine in ("amd64", "x86_64", "x86-64"):
-        machine = "x86_64" if bits == 64 else "i686"
-    return f"{platform.system().lower()}-{machine}"
 
 
 class _Backend(Protocol):

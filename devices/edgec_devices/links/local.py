@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 
 from edgec_runtime import Bundle, InputError, Session
@@ -10,6 +11,7 @@ from edgec_runtime.inputs import Array
 from edgec_runtime.session import TPU_MODES
 
 from edgec_devices.device import BenchResult, Device, Series
+from edgec_devices.stream import PipeStream, Stream, bootstrap
 
 USAGE = "local:"
 
@@ -48,3 +50,8 @@ class Local(Device):
         )
         total = Series("total", "", tuple(ns / 1e6 for ns in profile.total), "measured")
         return BenchResult(self.url, bundle.manifest.name, runs, False, segments, total)
+
+
+def open_stream(rest: str, ask: bool = False) -> Stream:
+    """The device end as a process of this machine; its folder is ~/.edgec or EDGEC_ROOT.  rest, ask: not used."""
+    return PipeStream("local:", [sys.executable, "-u", "-c", bootstrap()[0]])

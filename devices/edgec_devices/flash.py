@@ -1,0 +1,224 @@
+"""flash, rollback and status on one device or on many side by side."""
+
+from __future__ import annotations
+
+import json
+import operator
+import re
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from edgec_runtime import DeviceError, EdgecError, InputError, Summary
+from edgec_runtime.errors import did_you_mean
+
+from edgec_devices.protocol import Connection
+from edgec_devices.stream import LinkLost, Stream, stream_for
+from edgec_devices.transfer import Recipe, Sending, send
+
+ATTEMPTS = 3
+SIDE_BY_SIDE = 16
+CHECK_RUNS = 50
+CHECK_S = 300.0
+METRICS = ("min", "p50", "p90", "p95", "p99", "max", "mean")
+UNITS = {"": 1.0, "ms": 1.0, "us": 1e-3, "s": 1e3}
+_BUDGET = re.compile(r"\s*(\w+)\s*(<=?)\s*(\d+(?:\.\d*)?)\s*([a-z]*)\s*")
+
+
+@dataclass(frozen=True)
+class Budget:
+    """A limit to a latency: `p95<=40ms`."""
+
+    metric: str
+    strict: bool
+    ms: float
+    text: str
+
+    @staticmethod
+    def parse(text: str) -> Budget:
+        """Raises InputError with what it could have been."""
+        found = _BUDGET.fullmatch(text)
+        if not found or found[4] not in UNITS:
+            raise InputError(f'"{text}" is no limit to a latency', hint="for example p95<=40ms")
+        if found[1] not in METRICS:
+            what = f'"{found[1]}" is no figure of a latency{did_you_mean(found[1], METRICS)}'
+            raise InputError(what, hint=f"use {', '.join(METRICS)}")
+        return Budget(found[1], found[2] == "<", float(found[3]) * UNITS[found[4]], text.strip())
+
+    def met(self, summary: Summary) -> bool:
+        """Whether latencies in ms keep to it."""
+        compare = operator.lt if self.strict else operator.le
+        return bool(compare(summary.as_dict()[self.metric], self.ms))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of it on one device.  error: None where all went well."""
+
+    url: str
+    what: str
+    error: EdgecError | None = None
+    sent: int = 0
+    seconds: float = 0.0
+    facts: dict[str, Any] | None = None
+
+    @property
+    def ok(self) -> bool:
+        """All went well."""
+        return self.error is None
+
+
+def flash(
+    bundle: Path,
+    urls: Sequence[str],
+    health: str | None = None,
+    app: str | None = None,
+    report: Callable[[str, Sending], None] = lambda url, sending: None,
+    ask: bool = False,
+) -> tuple[Outcome, ...]:
+    """Puts a bundle on devices and makes it the active one; an outcome each, in order.
+
+    health: a limit that the new program must keep on the device before it gets a slot; otherwise both slots stay as
+    they are.  report: called as bytes arrive.  Raises BundleError or InputError for what is wrong before any
+    device is touched; what a device refuses is in its outcome.
+    """
+    recipe, budget = Recipe.of(bundle, app), Budget.parse(health) if health else None
+
+    def one(url: str) -> Outcome:
+        for attempt in range(ATTEMPTS):
+            try:
+                with Connection(stream_for(url, ask)) as connection:
+                    return flash_one(connection, recipe, budget, lambda sending: report(url, sending))
+            except LinkLost:
+                if attempt + 1 == ATTEMPTS:
+                    raise
+                time.sleep(1.0)
+        raise AssertionError("not reached")
+
+    return _each(urls, one)
+
+
+def flash_one(
+    connection: Connection, recipe: Recipe, budget: Budget | None, progress: Callable[[Sending], None]
+) -> Outcome:
+    """The same on one connection.  Raises what goes wrong, with the old slot active."""
+    url = connection.stream.url
+    sent = send(connection, recipe, progress=progress)
+    figures = (sent.sending.wire, sent.sending.seconds)
+    said = ""
+    if budget:
+        try:
+            found = latency(connection, recipe.app, sent.slot)
+            said = f", {budget.metric} {found.as_dict()[budget.metric]:.3f} ms"
+            if not budget.met(found):
+                raise DeviceError(
+                    f"the health check {budget.text} failed: {budget.metric} is "
+                    f"{found.as_dict()[budget.metric]:.3f} ms; the earlier version stays",
+                    at=url,
+                    hint="edgec bench shows which segment takes the time",
+                )
+        except LinkLost:
+            raise
+        except EdgecError:
+            if not sent.same:
+                connection.request("discard", app=recipe.app)
+            raise
+    if sent.same:
+        return Outcome(url, f"was there already, slot {sent.slot}{said}", None, *figures)
+    done, _ = connection.request("activate", app=recipe.app)
+    return Outcome(url, f"flashed, slot {done['active']}{said}", None, *figures)
+
+
+def latency(connection: Connection, app: str, slot: str, runs: int = CHECK_RUNS) -> Summary:
+    """Of the program of a slot, in ms, on the device.  Raises DeviceError when it fails."""
+    report = execute(connection, app, slot, runs)[0]
+    try:
+        return Summary.of([ns / 1e6 for ns in report["total"]])
+    except (KeyError, TypeError, ValueError) as e:
+        raise DeviceError(f"the program's report has no latencies: {e}", at=connection.stream.url) from e
+
+
+def execute(
+    connection: Connection, app: str, slot: str, runs: int, inputs: Sequence[bytes] = (), outputs: int = 0
+) -> tuple[dict[str, Any], list[bytes]]:
+    """Runs a slot's program: its report (csrc/main.c --json) and the .npy files of its outputs.  inputs: .npy files."""
+    head, blob = connection.request(
+        "run",
+        b"".join(inputs),
+        CHECK_S,
+        app=app,
+        slot=slot,
+        runs=runs,
+        inputs=[len(i) for i in inputs],
+        outputs=outputs,
+    )
+    url = connection.stream.url
+    if head["status"] != 0:
+        last = str(head["error_output"]).strip().replace("\n", "; ")[-400:]
+        what = f"the program ended with status {head['status']}: {last or 'no message'}"
+        raise DeviceError(what, at=url, hint="run it on emulated: as well; if that works, look at the device: dmesg")
+    try:
+        report = json.loads(head["report"])
+    except ValueError as e:
+        raise DeviceError(f"the program's report is not JSON: {e}", at=url, hint="compile the model again") from e
+    files = []
+    for size in head["outputs"]:
+        files.append(blob[:size])
+        blob = blob[size:]
+    return report, files
+
+
+def rollback(urls: Sequence[str], app: str | None = None, ask: bool = False) -> tuple[Outcome, ...]:
+    """Goes back to the earlier version.  app: needed where a device has several."""
+
+    def one(url: str) -> Outcome:
+        with Connection(stream_for(url, ask)) as connection:
+            name = app or _only_app(connection)
+            head, _ = connection.request("rollback", app=name)
+            return Outcome(url, f"{name} is back on slot {head['active']}")
+
+    return _each(urls, one)
+
+
+def status(urls: Sequence[str], ask: bool = False) -> tuple[Outcome, ...]:
+    """What each device is and has: facts are those of the requests info and status."""
+
+    def one(url: str) -> Outcome:
+        with Connection(stream_for(url, ask)) as connection:
+            info, _ = connection.request("info")
+            facts = {**info, **connection.request("status", limit=300.0)[0]}
+            facts.pop("id")
+            return Outcome(url, f"{info['board'] or info['target']}, {info['os']}", facts=facts)
+
+    return _each(urls, one)
+
+
+def _only_app(connection: Connection) -> str:
+    apps = [a["app"] for a in connection.request("status", limit=300.0)[0]["apps"]]
+    if len(apps) != 1:
+        what = f"the device has {len(apps)} applications{': ' if apps else ''}{', '.join(apps)}"
+        hint = "say which with --app" if apps else "edgec flash puts one there"
+        raise InputError(what, at=connection.stream.url, hint=hint)
+    return str(apps[0])
+
+
+def _each(urls: Sequence[str], one: Callable[[str], Outcome]) -> tuple[Outcome, ...]:
+    """Side by side; an error of one device is its outcome, so the others go on."""
+    twice = {u for u in urls if urls.count(u) > 1}
+    if twice or not urls:
+        what = f"{', '.join(sorted(twice))} is given twice" if twice else "no device is given"
+        raise InputError(what, hint="name each device once")
+    streams: list[Stream] = [stream_for(url) for url in urls]  # so that a mistyped URL is found before the first flash
+    del streams
+
+    def safe(url: str) -> Outcome:
+        try:
+            return one(url)
+        except EdgecError as e:
+            return Outcome(url, e.what, e)
+
+    with ThreadPoolExecutor(min(SIDE_BY_SIDE, len(urls))) as pool:
+        return tuple(pool.map(safe, urls))

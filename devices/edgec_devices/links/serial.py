@@ -1,0 +1,307 @@
+"""serial:///dev/ttyUSB0?baud=115200 - a console with a login shell, over USB gadget or UART.
+
+Whatever the console says first is looked at: a login prompt gets user and password (EDGEC_SERIAL_USER,
+EDGEC_SERIAL_PASSWORD, or asked), a shell gets one line of Python that takes the device end in lines with check sums.
+A device end that a killed host left running answers the greeting instead.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import getpass
+import hashlib
+import os
+import re
+import select
+import time
+import zlib
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from edgec_runtime import DeviceError, EdgecError, InputError, ToolError
+from edgec_runtime.errors import did_you_mean
+from edgec_runtime.wire import FROM_DEVICE, Decoder
+
+from edgec_devices.device import Device
+from edgec_devices.remote import Remote
+from edgec_devices.stream import NO_PYTHON, LinkLost, Stream, device_end
+
+USAGE = "serial:///dev/ttyUSB0?baud=115200"
+BAUD = 115200
+PYTHON = "python3"
+LINE = 192  # bytes of the device end in a line
+LINES_AHEAD = 8
+QUIET_S = 2.0
+ANSWER_S = 8.0
+
+_LOGIN = re.compile(r"(?<!Last )login: *")
+_PASSWORD = re.compile(r"[Pp]assword: *")
+_INCORRECT = re.compile(r"[Ii]ncorrect|[Aa]ccess denied|failure")
+_AFTER_LOGIN = re.compile(rf"{_INCORRECT.pattern}|{_LOGIN.pattern}|[$#>%] *$")
+_ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]")
+_NOT_FOUND = re.compile(r"not found|No such file")
+_TAKEN = re.compile(r"#(\d+)!")
+
+# What the one line of Python unpacks to.  The console is raw from here on, and given back when all is over or when
+# nothing comes for a minute.  A line is #number:base64:crc32; what the console mixes in has no check sum.
+LOADER = """
+import base64, hashlib, os, signal, sys, termios, tty, zlib
+before = termios.tcgetattr(0)
+parts, rest = {}, b""
+signal.signal(signal.SIGALRM, lambda *_: sys.exit(1))
+try:
+    tty.setraw(0)
+    os.write(1, b"edgec-" + b"ready#")
+    while len(parts) < COUNT:
+        signal.alarm(60)
+        data = os.read(0, 4096)
+        if not data: sys.exit(1)
+        *lines, rest = (rest + data).split(b";")
+        for line in lines:
+            try:
+                number, text, check = line.split(b"#")[-1].split(b":")
+                text = base64.b64decode(text)
+                if zlib.crc32(text) == int(check):
+                    parts[int(number)] = text
+                    os.write(1, b"#%d!" % int(number))
+            except ValueError: pass
+    signal.alarm(0)
+    source = b"".join(parts[i] for i in range(COUNT))
+    if hashlib.sha256(source).hexdigest() == "SHA256":
+        exec(zlib.decompress(source), {"__name__": "__main__"})
+finally:
+    termios.tcsetattr(0, termios.TCSADRAIN, before)
+"""
+
+
+def open_device(rest: str) -> Device:
+    """rest: ///dev/ttyUSB0?baud=115200."""
+    return Remote(lambda: open_stream(rest))
+
+
+def open_stream(rest: str, ask: bool = False) -> Stream:
+    """Not opened yet.  Raises InputError for a URL that cannot be one."""
+    url = f"serial:{rest}"
+    parts = urlsplit(url)
+    port, options = parts.netloc + parts.path, parse_qs(parts.query, keep_blank_values=True)
+    for name in options:
+        if name != "baud":
+            raise InputError(
+                f'"{name}" is no option of a serial link{did_you_mean(name, ["baud"])}', at=url, hint=USAGE
+            )
+    text = options.get("baud", [str(BAUD)])[-1]
+    if not port or not text.isdecimal() or not 50 <= int(text) <= 4_000_000:
+        what = f'"{text}" is no speed' if port else "which serial port?"
+        raise InputError(what, at=url, hint=f"for example {USAGE}")
+    return SerialStream(url, port, int(text), ask)
+
+
+class SerialStream(Stream):
+    """A serial port with a console at its other end."""
+
+    chunk, window = 1024, 8
+
+    def __init__(self, url: str, port: str, baud: int, ask: bool = False) -> None:
+        self.url, self._name, self._baud, self._ask = url, port, baud, ask
+        self.rate = baud / 10
+        self.silence_hint = (
+            f"check the wiring, the speed ({baud} baud) and that the device has a console on it: "
+            "systemctl status 'serial-getty@*'"
+        )
+        self._port: Any = None
+        self._logged_in = False
+
+    # ---- bytes
+
+    def _open(self) -> None:
+        import serial
+
+        if not hasattr(serial, "Serial"):
+            hint = "pip uninstall serial; pip install --force-reinstall pyserial"
+            raise ToolError('the installed Python package "serial" is not pyserial', hint=hint)
+        try:
+            self._port = serial.Serial(self._name, self._baud, timeout=0, write_timeout=10, exclusive=True)
+        except (OSError, ValueError) as e:
+            raise self._cannot_open(e) from e
+
+    def _cannot_open(self, error: Exception) -> EdgecError:
+        number = getattr(error, "errno", None)
+        if isinstance(error, FileNotFoundError) or number == 2:
+            return InputError(f"there is no serial port {self._name}", at=self.url, hint=_ports_hint())
+        if number == 13:
+            hint = "sudo usermod -aG dialout $USER, then log in again"
+            return InputError(f"you may not open {self._name}", at=self.url, hint=hint)
+        if number in (11, 16):
+            hint = "close the terminal program that has it open"
+            return DeviceError(f"{self._name} is in use", at=self.url, hint=hint)
+        return InputError(f"cannot open {self._name}: {error}", at=self.url, hint=_ports_hint())
+
+    def read(self, timeout: float) -> bytes:
+        """What has come."""
+        end = time.monotonic() + timeout
+        try:
+            if os.name == "posix":
+                if not select.select([self._port], [], [], max(timeout, 0.0))[0]:
+                    return b""
+            else:  # pragma: no cover
+                while not self._port.in_waiting and time.monotonic() < end:
+                    time.sleep(0.002)
+            data: bytes = self._port.read(1 << 16)
+        except OSError as e:
+            raise LinkLost(f"the serial port is gone: {e}", at=self.url, hint="plug it in and try again") from e
+        return data
+
+    def write(self, data: bytes) -> None:
+        """Writes all of it."""
+        try:
+            self._port.write(data)
+        except OSError as e:
+            raise LinkLost(f"the serial port takes no more: {e}", at=self.url, hint="check the cable") from e
+
+    def close(self) -> None:
+        """Logs out if it logged in."""
+        if self._port is None:
+            return
+        with contextlib.suppress(EdgecError, OSError):
+            if self._logged_in:
+                self._wait(lambda text: text.strip() != "", QUIET_S)
+                self.write(b"exit\r")
+                self._port.flush()
+        self._logged_in = False
+        with contextlib.suppress(OSError):
+            self._port.close()
+        self._port = None
+
+    # ---- the console
+
+    def start(self, again: bool = False) -> None:
+        """Logs in where it must and starts the device end."""
+        if self._port is None:
+            self._open()
+        try:
+            self._start()
+        except BaseException:
+            self.close()
+            raise
+
+    def _start(self) -> None:
+        for _ in range(4):
+            self.write(b"\r")
+            said = self._wait(lambda text: bool(_LOGIN.search(text) or _PASSWORD.search(text)), QUIET_S)
+            if said is None:
+                return  # a device end is running
+            if _LOGIN.search(said):
+                self._log_in()
+            elif _PASSWORD.search(said):
+                continue  # somebody's half a login: an empty password ends it
+            elif not said.strip():
+                return  # silence: perhaps a device end, which skips what is no frame; the greeting will tell
+            if self._is_shell():
+                self._load()
+                return
+        hint = "log in by hand once, for example with: screen " + f"{self._name} {self._baud}"
+        raise DeviceError("the console answers, but not as a shell", at=self.url, hint=hint)
+
+    def _wait(self, enough: Callable[[str], bool], seconds: float) -> str | None:
+        """What the console says until it is enough or the time is over.  None: a device end is talking."""
+        text, end, frames = b"", time.monotonic() + seconds, Decoder()
+        while (left := end - time.monotonic()) > 0:
+            data = self.read(left)
+            if any(f.kind & FROM_DEVICE for f in frames.feed(data)):
+                return None
+            text += data
+            if enough(_plain(text)):
+                break
+        return _plain(text)
+
+    def _log_in(self) -> None:
+        user = self._secret("EDGEC_SERIAL_USER", "user", input)
+        password = self._secret("EDGEC_SERIAL_PASSWORD", "password", getpass.getpass)
+        self._settle()
+        self.write(user.encode() + b"\r")
+        said = self._wait(lambda t: bool(_PASSWORD.search(t)), ANSWER_S) or ""
+        if _PASSWORD.search(said):
+            self._settle()
+            self.write(password.encode() + b"\r")
+            said = self._wait(lambda t: bool(_AFTER_LOGIN.search(t)), ANSWER_S) or ""
+            if _INCORRECT.search(said) or _LOGIN.search(said):
+                hint = "set EDGEC_SERIAL_USER and EDGEC_SERIAL_PASSWORD"
+                raise InputError(f'the console refuses user "{user}" or the password', at=self.url, hint=hint)
+        self._logged_in = True
+
+    def _secret(self, variable: str, what: str, ask: Callable[[str], str]) -> str:
+        if variable in os.environ:
+            return os.environ[variable]
+        if self._ask:
+            return ask(f"{what} for {self.url}: ")
+        raise InputError(
+            f"the console wants a {what}", at=self.url, hint="set EDGEC_SERIAL_USER and EDGEC_SERIAL_PASSWORD"
+        )
+
+    def _settle(self) -> None:
+        """Until it waits for us: login and shells throw away what was typed before they ask."""
+        end = time.monotonic() + ANSWER_S
+        while self.read(0.3) and time.monotonic() < end:
+            pass
+
+    def _interrupt(self) -> None:
+        """^C: away with whatever was half typed."""
+        self.write(b"\x03")
+        self._settle()
+
+    def _is_shell(self) -> bool:
+        for _ in range(3):
+            self._interrupt()
+            self.write(b" echo 'edgec''-shell'\r")
+            said = self._wait(lambda text: "edgec-shell" in text, ANSWER_S / 2)
+            if said and "edgec-shell" in said:
+                return True
+        return False
+
+    def _load(self) -> None:
+        packed = zlib.compress(device_end()[0], 9)
+        pieces = [packed[i : i + LINE] for i in range(0, len(packed), LINE)]
+        sha = hashlib.sha256(packed).hexdigest()
+        loader = zlib.compress(LOADER.replace("COUNT", str(len(pieces))).replace("SHA256", sha).encode(), 9)
+        code = f"import base64,zlib;exec(zlib.decompress(base64.b64decode('{base64.b64encode(loader).decode()}')))"
+        for _ in range(3):
+            self.write(f' {PYTHON} -u -c "{code}"\r'.encode())
+            said = self._wait(lambda t: "edgec-ready#" in t or bool(_NOT_FOUND.search(t)), ANSWER_S) or ""
+            if "edgec-ready#" in said:
+                self._send_lines(pieces)
+                return
+            if _NOT_FOUND.search(said):
+                raise DeviceError("there is no python3 on the device", at=self.url, hint=NO_PYTHON)
+            self._interrupt()
+        raise DeviceError("Python does not start on the device", at=self.url, hint="try there: python3 --version")
+
+    def _send_lines(self, pieces: list[bytes]) -> None:
+        lines = [b"#%d:%s:%d;" % (i, base64.b64encode(p), zlib.crc32(p)) for i, p in enumerate(pieces)]
+        due = dict.fromkeys(range(len(lines)), 0.0)  # when to send it (again)
+        heard, text = time.monotonic(), b""
+        while due:
+            now = time.monotonic()
+            for i in list(due)[:LINES_AHEAD]:
+                if due[i] <= now:
+                    self.write(lines[i])
+                    due[i] = now + 0.5 + 2 * LINES_AHEAD * len(lines[i]) / self.rate
+            data = self.read(0.1)
+            text = (text + data)[-4096:]
+            for match in _TAKEN.finditer(_plain(text)):
+                if due.pop(int(match[1]), None) is not None:
+                    heard = now
+            if now - heard > ANSWER_S:
+                raise LinkLost("the device end could not be sent", at=self.url, hint=self.silence_hint)
+
+
+def _plain(data: bytes) -> str:
+    return _ANSI.sub("", data.decode(errors="replace"))
+
+
+def _ports_hint() -> str:
+    from serial.tools.list_ports import comports
+
+    there = [p.device for p in comports()]
+    return f"use {' or '.join(f'serial://{p}' for p in there[:4])}" if there else "plug the cable in; none is there now"

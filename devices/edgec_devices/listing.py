@@ -1,0 +1,78 @@
+"""What bundles could be put on or run on from here: serial ports, hosts of edgec.toml, boards to emulate, Edge TPUs."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from edgec_runtime import EdgecError, InputError
+from serial.tools.list_ports import comports
+
+from edgec_devices.boards import Board, boards
+from edgec_devices.doctor import CORAL_IDS, CORAL_PCIE, usb_ids
+from edgec_devices.flash import status
+
+CONFIG = "edgec.toml"
+
+
+@dataclass(frozen=True)
+class Found:
+    """url: as --to and --on take it, or "" for what has none.  answers: None where it was not asked."""
+
+    url: str
+    what: str
+    answers: str | None = None
+
+
+def configured(folder: Path) -> dict[str, str]:
+    """Name and URL of the [devices] of edgec.toml, none where there is no such file.  Raises InputError."""
+    path = folder / CONFIG
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8")).get("devices", {})
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as e:
+        raise InputError(f"cannot read {CONFIG}: {e}", at=str(path), hint="correct it") from e
+    if not isinstance(table, dict) or not all(isinstance(v, str) for v in table.values()):
+        raise InputError("[devices] is not names and URLs", at=str(path), hint='for example: attic = "ssh://pi@attic"')
+    return table
+
+
+def listing(folder: Path, probe: bool = False) -> tuple[Found, ...]:
+    """Everything.  Hosts of edgec.toml are asked whether they answer.
+
+    probe: serial ports too.  They are not asked by default: what hangs on a port may be no console, and typing into it
+    does something there.
+    """
+    hosts = [Found(url, name) for name, url in configured(folder).items()]
+    ports = [
+        Found(
+            f"serial://{p.device}", ", ".join(s for s in (p.description, p.manufacturer) if s and s != "n/a") or "port"
+        )
+        for p in sorted(comports(), key=lambda p: str(p.device))
+    ]
+    hosts = _asked(hosts)
+    ports = _asked(ports) if probe else ports
+    emulated = [Found(f"emulated:{b}", Board.load(b).model) for b in boards() if b != "host"]
+    sticks = [Found("", f"Coral Edge TPU on USB, {CORAL_IDS[i]}") for i in usb_ids() if i in CORAL_IDS]
+    if CORAL_PCIE.exists():
+        sticks.append(Found("", f"Coral Edge TPU on PCIe, {CORAL_PCIE}"))
+    return (Found("local:", "this machine"), *hosts, *ports, *emulated, *sticks)
+
+
+def _asked(found: Sequence[Found]) -> list[Found]:
+    if not found:
+        return []
+
+    def ask(f: Found) -> Found:
+        try:
+            outcome = status([f.url])[0]
+        except EdgecError as e:
+            return replace(f, answers=f"no: {e.what}")
+        return replace(f, answers=outcome.what if outcome.ok else f"no: {outcome.what}")
+
+    with ThreadPoolExecutor(len(found)) as pool:
+        return list(pool.map(ask, found))

@@ -1,0 +1,167 @@
+"""The host's end of the protocol (docs/protocol.md): a conversation with the device end over any stream."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+from edgec_runtime import BundleError, DeviceError, EdgecError, InputError
+from edgec_runtime.wire import PROTOCOL, Delivery, pack, unpack
+
+from edgec_devices.stream import LinkLost, Stream, device_end
+
+NEEDS_AGENT = 1  # the oldest device end that this host can work with
+GREET_S = 20.0
+REQUEST_S = 60.0
+MARGIN_S = 10.0
+KINDS: dict[str, type[EdgecError]] = {"input": InputError, "bundle": BundleError, "device": DeviceError}
+Head = dict[str, Any]
+
+
+class Connection:
+    """Requests to the device end and its answers.  A context manager; the stream is its own.
+
+    clock: seconds; a simulated one in tests.  seed: of the session's number.
+    """
+
+    def __init__(
+        self, stream: Stream, clock: Callable[[], float] = time.monotonic, seed: int | None = None, greet: bool = True
+    ) -> None:
+        self.stream, self._clock = stream, clock
+        self._random = random.Random(seed)
+        self._last_id = 0
+        self._quiet_from = clock()
+        self._delivery = self._new_delivery()
+        if greet:
+            try:
+                self._open()
+            except BaseException:
+                stream.close()
+                raise
+
+    def _new_delivery(self) -> Delivery:
+        s = self.stream
+        greeting = {"protocol": [PROTOCOL, PROTOCOL], "chunk": s.chunk, "window": s.window, "rate": s.rate}
+        delivery = Delivery(False, json.dumps(greeting).encode(), self._random.randrange(1, 1 << 32))
+        delivery.tune(s.chunk, s.window, s.rate)
+        return delivery
+
+    def _open(self) -> None:
+        self.stream.start()
+        if self._greet().get("sha256") != device_end()[1]:
+            # One of another version was left running on the console.
+            self.stream.write(self._delivery.bye())
+            self.stream.start(again=True)
+            self._delivery = self._new_delivery()
+            self._greet()
+
+    def _greet(self) -> Head:
+        until = self._clock() + GREET_S
+        while self._delivery.peer is None:
+            if self._clock() >= until:
+                what = f"the device end did not answer in {GREET_S:.0f} s"
+                raise DeviceError(what, at=self.stream.url, hint=self.stream.silence_hint)
+            self._turn(until)
+        try:
+            peer: Head = json.loads(self._delivery.peer)
+            low, high = peer["protocol"]
+            agent = int(peer["agent"])
+        except (ValueError, KeyError, TypeError) as e:
+            raise DeviceError(f"the device end greets strangely: {e}", at=self.stream.url, hint="try again") from e
+        if not low <= PROTOCOL <= high or agent < NEEDS_AGENT:
+            what = f"the device end is edgec-agent {agent} with protocol {low} to {high}; this edgec speaks {PROTOCOL}"
+            raise DeviceError(what, at=self.stream.url, hint=f"needs edgec-agent >= {NEEDS_AGENT}; update edgec")
+        return peer
+
+    @property
+    def backlog(self) -> int:
+        """Bytes that the device has not acknowledged."""
+        return self._delivery.backlog
+
+    def post(self, do: str, blob: bytes = b"", room: int = 1 << 19, **fields: Any) -> int:
+        """A request without an answer; returns its bytes on the line.  Waits while more than `room` are under way."""
+        size = self._send(do, blob, fields)
+        while True:
+            self._turn(self._clock() if self.backlog < room else self._clock() + 1.0)
+            self._answer(0)
+            if self.backlog < room:
+                return size
+
+    def request(self, do: str, blob: bytes = b"", limit: float = REQUEST_S, **fields: Any) -> tuple[Head, bytes]:
+        """A request and its answer.  limit: seconds that the device may take once it has it.  Raises its errors."""
+        self._send(do, blob, {**fields, "limit": limit})
+        until = self._clock() + limit + MARGIN_S
+        while True:
+            found = self._answer(self._last_id)
+            if found is not None:
+                return found
+            if not self._delivery.idle:
+                until = self._clock() + limit + MARGIN_S
+            if self._clock() >= until:
+                hint = "look at the device; what was sent is kept"
+                raise DeviceError(f'no answer to "{do}" within {limit:.0f} s', at=self.stream.url, hint=hint)
+            self._turn(until)
+
+    def _send(self, do: str, blob: bytes, fields: Head) -> int:
+        self._last_id += 1
+        message = pack({"do": do, "id": self._last_id, **fields}, blob)
+        self._delivery.send(message)
+        return len(message)
+
+    def _answer(self, wanted: int) -> tuple[Head, bytes] | None:
+        """The answer with this number.  Raises any error that the device sent."""
+        while self._delivery.messages:
+            try:
+                head, blob = unpack(self._delivery.messages.popleft())
+            except ValueError as e:
+                raise DeviceError(f"an answer cannot be read: {e}", at=self.stream.url, hint="try again") from e
+            if "error" in head:
+                error = head["error"]
+                raise KINDS.get(error.get("kind"), DeviceError)(
+                    str(error.get("what")), at=self.stream.url, hint=str(error.get("hint"))
+                )
+            if head.get("id") == wanted:
+                return head, blob
+        return None
+
+    def _turn(self, until: float) -> None:
+        """Writes what is due and waits for something to come, at most until then."""
+        delivery, now = self._delivery, self._clock()
+        out = delivery.poll(now)
+        if out:
+            self.stream.write(out)
+        data = self.stream.read(max(min(delivery.wake(), until) - self._clock(), 0.0))
+        now = self._clock()
+        if data:
+            delivery.receive(data, now)
+        if delivery.closed:
+            hint = "it ends by itself when it hears nothing for a while; try again"
+            raise LinkLost("the device end said goodbye", at=self.stream.url, hint=hint)
+        if delivery.idle or delivery.peer is None:
+            self._quiet_from = now
+        patience = 10.0 + 4 * delivery.chunk * delivery.window / self.stream.rate
+        if now - max(self._quiet_from, delivery.heard) > patience:
+            hint = "check cable and power, then try again: it goes on where it stopped"
+            raise LinkLost(f"the device has not answered for {patience:.0f} s", at=self.stream.url, hint=hint)
+
+    def close(self) -> None:
+        """Says goodbye, where the device still listens, and ends the stream."""
+        try:
+            if self._delivery.peer is not None and not self._delivery.closed:
+                self.stream.write(self._delivery.bye())
+        except EdgecError:
+            pass
+        finally:
+            self.stream.close()
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

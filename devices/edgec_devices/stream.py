@@ -1,0 +1,198 @@
+"""Byte streams to a device: what a link gives to the protocol (protocol.py)."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib
+import queue
+import subprocess
+import threading
+import zlib
+from abc import ABC, abstractmethod
+from functools import cache
+from pathlib import Path
+
+import edgec_runtime
+from edgec_runtime import DeviceError, InputError
+
+from edgec_devices.device import LINKS, link_module, usage
+
+DEVICE_END = ("wire", "slots", "facts", "agent")
+NO_PYTHON = "sudo apt-get install python3 on the device (3.9 or later)"
+
+
+class LinkLost(DeviceError):
+    """The stream ended or fell silent.  What was sent before is kept, so it is worth trying again."""
+
+
+class Stream(ABC):
+    """A byte stream to a device.  chunk, window, rate: what fits the line (edgec_runtime/wire.py)."""
+
+    url: str
+    chunk = 1 << 14
+    window = 32
+    rate = 1e6
+    silence_hint = "check that nothing else uses the line, then try again"
+
+    @abstractmethod
+    def start(self, again: bool = False) -> None:
+        """Brings the device end up.  again: another version of it is running and was told to end."""
+
+    @abstractmethod
+    def read(self, timeout: float) -> bytes:
+        """What has come, or after `timeout` seconds nothing.  LinkLost when the stream has ended."""
+
+    @abstractmethod
+    def write(self, data: bytes) -> None:
+        """Writes all of it.  LinkLost when the stream has ended."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Ends it.  Never raises."""
+
+
+def stream_for(url: str, ask: bool = False) -> Stream:
+    """A stream of "ssh://pi@host" and the like, not started.  ask: a person is there to type a password.
+
+    Raises InputError for a URL of no kind or of one that has no stream.
+    """
+    kind, module, rest = link_module(url)
+    if not hasattr(module, "open_stream"):
+        kinds = sorted(p.stem for p in LINKS.glob("*.py") if not p.stem.startswith("_"))
+        able = [usage(k) for k in kinds if hasattr(importlib.import_module(f"{module.__package__}.{k}"), "open_stream")]
+        raise InputError(f"nothing can be flashed to {kind}:", at=url, hint=f"use {' or '.join(able)}")
+    opened: Stream = module.open_stream(rest, ask)
+    return opened
+
+
+@cache
+def device_end() -> tuple[bytes, str]:
+    """The device end as one file of Python, and the sha256 it goes by."""
+    folder = Path(edgec_runtime.__file__).parent
+    texts = {name: (folder / f"{name}.py").read_text(encoding="utf-8") for name in DEVICE_END}
+    sha = hashlib.sha256(repr(texts).encode()).hexdigest()
+    return (
+        "# The device end of edgec, made of edgec_runtime's files by the host.\n"
+        "import sys, types\n"
+        f"for name, text in {texts!r}.items():\n"
+        "    module = sys.modules['edgec_runtime.' + name] = types.ModuleType('edgec_runtime.' + name)\n"
+        "    exec(compile(text, name + '.py', 'exec'), module.__dict__)\n"
+        f"module.main({sha!r})\n"
+    ).encode(), sha
+
+
+def bootstrap() -> tuple[str, bytes]:
+    """Python for `python3 -u -c` that starts what comes first on its standard input, and that.
+
+    The text is safe in double quotes in any shell.  Bytes are read singly because what follows is not its own.
+    """
+    packed = zlib.compress(device_end()[0], 9)
+    read = f"b''.join(f.read(1) for _ in range({len(packed)}))"
+    return f"import zlib;f=open(0,'rb',0,closefd=False);exec(zlib.decompress({read}))", packed
+
+
+class PipeStream(Stream):
+    """The standard input and output of a program that starts Python on the device, or is it."""
+
+    def __init__(self, url: str, command: list[str], env: dict[str, str] | None = None) -> None:
+        self.url, self._command, self._env = url, command, env
+        self._process: subprocess.Popen[bytes] | None = None
+        self._came: queue.Queue[bytes] = queue.Queue()
+        self._said: list[bytes] = []
+        self._readers: list[threading.Thread] = []
+
+    def start(self, again: bool = False) -> None:
+        """Starts the program and sends the device end."""
+        self.close()
+        self._came, self._said = queue.Queue(), []
+        try:
+            self._process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                bufsize=0,
+                env=self._env,
+            )
+        except OSError as e:
+            raise self.explain(None, f"{self._command[0]}: {e.strerror}") from e
+        self._readers = [threading.Thread(target=f, daemon=True) for f in (self._read_output, self._read_errors)]
+        for reader in self._readers:
+            reader.start()
+        self.write(bootstrap()[1])
+
+    def _read_output(self) -> None:
+        """In a thread: the program never waits for us to read, and not every system has select for pipes."""
+        assert self._process is not None
+        assert self._process.stdout is not None
+        came, source = self._came, self._process.stdout
+        with contextlib.suppress(OSError, ValueError):
+            while data := source.read(1 << 16):
+                came.put(data)
+        came.put(b"")
+
+    def _read_errors(self) -> None:
+        assert self._process is not None
+        assert self._process.stderr is not None
+        said, source = self._said, self._process.stderr
+        with contextlib.suppress(OSError, ValueError):
+            while data := source.read(4096):
+                said.append(data)
+                del said[:-16]
+
+    def read(self, timeout: float) -> bytes:
+        """What has come."""
+        try:
+            data = self._came.get(timeout=max(timeout, 0.0))
+        except queue.Empty:
+            return b""
+        if not data:
+            raise self._ended()
+        return data
+
+    def write(self, data: bytes) -> None:
+        """Writes all of it."""
+        assert self._process is not None
+        assert self._process.stdin is not None
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[self._process.stdin.write(view) or 0 :]
+        except (OSError, ValueError):
+            raise self._ended() from None
+
+    def _ended(self) -> DeviceError | InputError:
+        status = None
+        if self._process:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                status = self._process.wait(5)
+        for reader in self._readers:
+            reader.join(1)
+        return self.explain(status, b"".join(self._said).decode(errors="replace").strip())
+
+    def explain(self, status: int | None, said: str) -> DeviceError | InputError:
+        """Why the program ended, as an error with a hint.  said: the end of its standard error."""
+        last = said.splitlines()[-1] if said else f"status {status}"
+        if status == 127 or "command not found" in said:
+            return DeviceError(f"there is no python3 on the device ({last})", at=self.url, hint=NO_PYTHON)
+        return LinkLost(f"the device end stopped: {last}", at=self.url, hint="try again; what was sent is kept")
+
+    def close(self) -> None:
+        """Ends the program."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        with contextlib.suppress(OSError):
+            assert process.stdin is not None
+            process.stdin.close()
+        try:
+            process.wait(3)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        for reader in self._readers:
+            reader.join(1)
+        for pipe in (process.stdout, process.stderr):
+            if pipe:
+                pipe.close()

@@ -1,0 +1,186 @@
+"""The verbs that put bundles on devices: flash, rollback, status, devices."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from edgec_devices.flash import Outcome
+    from edgec_devices.transfer import Sending
+
+_TO = click.option(
+    "--to",
+    "urls",
+    required=True,
+    multiple=True,
+    metavar="URL[,URL…]",
+    help="ssh://pi@host, serial:///dev/ttyUSB0?baud=115200, local:",
+)
+_APP = click.option("--app", help="name of the folder on the device (default: the model's name)")
+_JSON = click.option("--json", "as_json", is_flag=True, help="machine-readable, to standard output")
+
+
+@click.command()
+@click.argument("bundle", type=click.Path(path_type=Path))
+@_TO
+@_APP
+@_JSON
+@click.option("--health", metavar="'p95<=40ms'", help="a latency that must be kept on the device, or the old one stays")
+@click.option("-q", "--quiet", is_flag=True, help="print nothing but errors")
+def flash(bundle: Path, urls: Sequence[str], app: str | None, as_json: bool, health: str | None, quiet: bool) -> None:
+    """Put a bundle on devices: only what differs is sent, checked there, and switched to at once."""
+    from edgec_devices.flash import flash as flash_all
+
+    targets = _split(urls)
+    progress = _Progress(not quiet and sys.stderr.isatty())
+    try:
+        outcomes = flash_all(
+            bundle, targets, health, app, progress.report, ask=len(targets) == 1 and sys.stdin.isatty()
+        )
+    finally:
+        progress.clear()
+    _finish(outcomes, as_json, quiet)
+
+
+@click.command()
+@_TO
+@_APP
+@_JSON
+def rollback(urls: Sequence[str], app: str | None, as_json: bool) -> None:
+    """Go back to the version before the last flash."""
+    from edgec_devices.flash import rollback as rollback_all
+
+    targets = _split(urls)
+    _finish(rollback_all(targets, app, ask=len(targets) == 1 and sys.stdin.isatty()), as_json)
+
+
+@click.command()
+@_TO
+@_JSON
+def status(urls: Sequence[str], as_json: bool) -> None:
+    """Show what devices are and which versions they have."""
+    from edgec_devices.flash import status as status_all
+
+    targets = _split(urls)
+    outcomes = status_all(targets, ask=len(targets) == 1 and sys.stdin.isatty())
+    if not as_json:
+        for outcome in outcomes:
+            if outcome.facts:
+                click.echo("\n".join(_facts(outcome.url, outcome.facts)))
+    _finish(outcomes if as_json else [o for o in outcomes if not o.ok], as_json)
+
+
+@click.command()
+@_JSON
+@click.option("--probe", is_flag=True, help="log in to serial ports too, to see what answers")
+def devices(as_json: bool, probe: bool) -> None:
+    """List serial ports, the hosts of edgec.toml, boards to emulate, and Edge TPUs."""
+    from edgec_devices.listing import listing
+
+    found = listing(Path.cwd(), probe)
+    if as_json:
+        click.echo(json.dumps([vars(f) for f in found], indent=1))
+    else:
+        click.echo(_table(("url", "what it is", "answers"), [(f.url, f.what, f.answers or "") for f in found]))
+
+
+VERBS: tuple[click.Command, ...] = (flash, rollback, status, devices)
+
+
+def _split(urls: Iterable[str]) -> list[str]:
+    return [u.strip() for text in urls for u in text.split(",") if u.strip()]
+
+
+def _finish(outcomes: Sequence[Outcome], as_json: bool, quiet: bool = False) -> None:
+    """The table of many, the line of one; what went wrong in full; exit code 1, or 2 if all of it is the caller's."""
+    if as_json:
+        click.echo(json.dumps([_as_json(o) for o in outcomes], indent=1))
+    elif outcomes and not quiet and (len(outcomes) > 1 or outcomes[0].ok):
+        rows = [
+            (o.url, o.what if o.ok else f"failed: {o.what}", _bytes(o.sent), f"{o.seconds:.1f} s") for o in outcomes
+        ]
+        click.echo(_table(("device", "outcome", "sent", "time"), rows))
+    errors = [o.error for o in outcomes if o.error]
+    for error in errors:
+        click.echo(str(error), err=True)
+    if errors:
+        sys.exit(errors[0].exit_code if len(outcomes) == 1 else 1)
+
+
+def _as_json(outcome: Outcome) -> dict[str, Any]:
+    error = outcome.error
+    return {
+        "url": outcome.url,
+        "ok": outcome.ok,
+        "what": outcome.what,
+        "hint": error.hint if error else None,
+        "sent": outcome.sent,
+        "seconds": outcome.seconds,
+        "facts": outcome.facts,
+    }
+
+
+def _facts(url: str, facts: dict[str, Any]) -> list[str]:
+    lines = [
+        f"{url}: {facts['board'] or facts['target']}, {facts['os']}, Python {facts['python']}, "
+        f"{facts['page'] // 1024} KiB pages, {_bytes(facts['free'])} free"
+    ]
+    for app in facts["apps"]:
+        for slot, state in sorted(app["slots"].items()):
+            mark = "active" if slot == app["active"] else ""
+            if state is None:
+                lines.append(f"  {app['app']} {slot} damaged {mark}".rstrip())
+                continue
+            when = time.strftime("%Y-%m-%d %H:%M", time.localtime(state["installed"]))
+            lines.append(
+                f"  {app['app']} {slot} {state['sha256'][:12]} {_bytes(state['bytes'])} {when} {mark}".rstrip()
+            )
+    return lines if len(lines) > 1 else [*lines, "  nothing was flashed yet"]
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    widths = [max(len(r[i]) for r in (head, *rows)) for i in range(len(head))]
+    return "\n".join("  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)).rstrip() for r in (head, *rows))
+
+
+def _bytes(n: int) -> str:
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if n >= size:
+            return f"{n / size:.1f} {unit}"
+    return f"{n} B"
+
+
+class _Progress:
+    """One line on a terminal, overwritten in place, for all devices."""
+
+    def __init__(self, on: bool) -> None:
+        self._write: Callable[[str], None] = (lambda t: click.echo(t, err=True, nl=False)) if on else lambda t: None
+        self._seen: dict[str, Sending] = {}
+        self._last = 0.0
+        self._lock = threading.Lock()
+
+    def report(self, url: str, sending: Sending) -> None:
+        """From any thread."""
+        with self._lock:
+            self._seen[url] = sending
+            if time.monotonic() - self._last > 0.1:
+                self._last = time.monotonic()
+                self._write("\r\033[K" + "   ".join(_line(u, s) for u, s in sorted(self._seen.items())))
+
+    def clear(self) -> None:
+        """Before other output."""
+        self._write("\r\033[K")
+
+
+def _line(url: str, s: Sending) -> str:
+    percent = 100 * s.done // s.total if s.total else 100
+    left = f", {s.left:.0f} s left" if 0 < s.left < 1e6 else ""
+    return f"{url} {percent} %, {_bytes(int(s.rate))}/s{left}"

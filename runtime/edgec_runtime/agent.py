@@ -1,0 +1,238 @@
+"""The device end: answers the host's requests about slots until the host says goodbye (docs/protocol.md).
+
+This is part of what the host sends over the link and starts there, see wire.py.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import platform
+import re
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+from edgec_runtime import facts
+from edgec_runtime.slots import SCRATCH, App, Disk, Plan, Refused, machine_target, refusal
+from edgec_runtime.wire import PROTOCOL, Delivery, pack, unpack
+
+VERSION = 1  # of the requests; raised with each that is added
+IDLE_S = 90.0  # without a word from the host, the console is given back
+Execute = Callable[..., "subprocess.CompletedProcess[bytes]"]
+Answer = Tuple[Dict[str, Any], bytes]
+
+
+class Service:
+    """The requests, apart from I/O: bytes in, bytes out.  execute: subprocess.run, or what a test has instead."""
+
+    def __init__(
+        self, root: str, disk: Optional[Disk] = None, execute: Execute = subprocess.run, sha: str = ""
+    ) -> None:
+        self.root, self.disk, self.execute = root, disk or Disk(), execute
+        greeting = {"protocol": [PROTOCOL, PROTOCOL], "agent": VERSION, "sha256": sha}
+        self.delivery = Delivery(True, json.dumps(greeting).encode())
+        self.app: Optional[App] = None
+
+    def receive(self, data: bytes, now: float) -> None:
+        """Takes what the stream gave and does what it asks for."""
+        session = self.delivery.session
+        self.delivery.receive(data, now)
+        if self.delivery.session != session:
+            self.close()
+            self._tune()
+        while self.delivery.messages:
+            self._answer(self.delivery.messages.popleft())
+
+    def close(self) -> None:
+        """Lets other hosts flash."""
+        if self.app:
+            self.app.close()
+        self.app = None
+
+    def _tune(self) -> None:
+        with contextlib.suppress(ValueError, TypeError, KeyError):
+            line = json.loads(self.delivery.peer or b"{}")
+            self.delivery.tune(int(line["chunk"]), int(line["window"]), float(line["rate"]))
+
+    def _answer(self, message: bytes) -> None:
+        head: Dict[str, Any] = {}
+        try:
+            head, blob = unpack(message)
+            do = getattr(self, f"do_{head.get('do')}", None)
+            if do is None:
+                raise Refused(
+                    "device", f"the device end has no {head.get('do')!r:.40}", f"needs edgec-agent > {VERSION}"
+                )
+            answer = do(head, blob)
+        except Refused as e:
+            answer = {"error": {"kind": e.kind, "what": e.what, "hint": e.hint}}, b""
+        except OSError as e:
+            r = refusal(e)
+            answer = {"error": {"kind": r.kind, "what": r.what, "hint": r.hint}}, b""
+        except Exception as e:  # a request that no host of ours makes, or our bug: the other slots stay as they are
+            what = f"the device end failed: {type(e).__name__}: {e}"
+            answer = {"error": {"kind": "device", "what": what, "hint": "report it"}}, b""
+        if answer is not None:
+            self.delivery.send(pack({**answer[0], "id": head.get("id", 0)}, answer[1]))
+
+    def _open(self, head: Dict[str, Any], lock: bool = True) -> App:
+        if self.app is None or self.app.name != head["app"]:
+            self.close()
+            self.app = App(self.root, head["app"], self.disk)
+        if lock:
+            self.app.lock()
+        return self.app
+
+    # ---- the requests
+
+    def do_info(self, head: Dict[str, Any], blob: bytes) -> Answer:
+        """What this device is."""
+        folder = self.root
+        while not os.path.isdir(folder):
+            folder = os.path.dirname(folder)
+        room = os.statvfs(folder)
+        return {
+            "target": machine_target(),
+            "python": platform.python_version(),
+            "os": _os_name(),
+            "board": _text("/proc/device-tree/model").strip("\0\n "),
+            "page": os.sysconf("SC_PAGE_SIZE"),
+            "free": room.f_bavail * room.f_frsize,
+            "root": self.root,
+        }, b""
+
+    def do_facts(self, head: Dict[str, Any], blob: bytes) -> Answer:
+        """What this device has, for `edgec doctor`."""
+        return {"facts": facts.collect(self.root, execute=self.execute)}, b""
+
+    def do_begin(self, head: Dict[str, Any], blob: bytes) -> Answer:
+        """A bundle will come: which parts of it are lacking?  The blob is its glue."""
+        app = self._open(head)
+        sha256 = head["recipe"].get("sha256")
+        for slot in (app.active(), *((app.inactive(), SCRATCH) if head.get("scratch") else ())):
+            state = app.whole(slot) if slot else None
+            if state and state["sha256"] == sha256:
+                return {"same": slot}, b""
+        return {"lacks": app.begin(Plan(head["recipe"], blob))}, b""
+
+    def do_put(self, head: Dict[str, Any], blob: bytes) -> Optional[Answer]:
+        """A piece of a part.  Answered only when it fails."""
+        self._open(head).put(head["part"], head["at"], blob)
+        return None
+
+    def do_install(self, head: Dict[str, Any], blob: bytes) -> Answer:
+        """Everything is here: write it to `try`."""
+        self._open(head).install()
+        return {"slot": SCRATCH}, b""
+
+    def do_activate(self, head: Dict[str, Any], blob: bytes) -> Answer:
+        """Make what is in `try` the active version, in the other slot than the one before."""
+        return {"active": self._open(head).activate()}, b""
+
+    def do_discard(self, head: Dict[str, Any], blob: bytes) -> Answer:
+        """Throw away what is in `try`."""
+        self._open(head).discard()
+        return {}, b""
+
+    def do_rollback(self, head: Dict[str, Any], blob: bytes) -> Answer:
+        """Go back to the other slot."""
+        return {"active": self._open(head).rollback()}, b""
+
+    def do_status(self, head: Dict[str, Any], blob: bytes) -> Answer:
+        """All applications and their slots."""
+        there = sorted(os.listdir(self.root)) if os.path.isdir(self.root) else []
+        apps = []
+        for name in there:
+            with contextlib.suppress(Refused):
+                apps.append(App(self.root, name, self.disk).status())
+        return {"apps": [a for a in apps if a["slots"]]}, b""
+
+    def do_run(self, head: Dict[str, Any], blob: bytes) -> Answer:
+        """Run a slot's program.  The blob is input files of the sizes in "inputs"; the answer has outputs likewise."""
+        app = self._open(head)
+        slot = head.get("slot") or app.active()
+        if slot is None:
+            raise Refused("input", f"{app.name} has no active slot", "edgec flash")
+        program = app.program(slot)
+        with tempfile.TemporaryDirectory(prefix="edgec-") as folder:
+            command = [program, "--runs", str(int(head.get("runs", 1))), "--json", "--output", folder]
+            names: List[str] = []
+            for size in head.get("inputs", []):
+                names.append(os.path.join(folder, f"input{len(names)}.npy"))
+                with open(names[-1], "wb") as f:
+                    f.write(blob[:size])
+                blob = blob[size:]
+            if names:
+                command += ["--input", *names]
+            try:
+                done = self.execute(
+                    command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, timeout=float(head["limit"])
+                )
+            except subprocess.TimeoutExpired:
+                what = f"the program did not end within {head['limit']:.0f} s"
+                raise Refused("device", what, "try fewer runs or a smaller model") from None
+            outputs = []
+            for i in range(int(head.get("outputs", 0)) if done.returncode == 0 else 0):
+                with open(os.path.join(folder, f"output{i}.npy"), "rb") as f:
+                    outputs.append(f.read())
+        said = {"status": done.returncode, "outputs": [len(o) for o in outputs]}
+        said["error_output"] = done.stderr.decode(errors="replace")[-2000:]
+        return {**said, "report": done.stdout.decode(errors="replace")}, b"".join(outputs)
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as f:
+            return f.read()
+    except OSError:
+        return ""
+
+
+def _os_name() -> str:
+    found = re.search(r'^PRETTY_NAME="?([^"\n]*)', _text("/etc/os-release"), re.M)
+    return found.group(1) if found else platform.platform()
+
+
+def serve(source: int, sink: int, service: Service, idle: float = IDLE_S) -> None:
+    """Until the stream ends, the host says goodbye, or nothing is heard for `idle` seconds."""
+    heard = time.monotonic()
+    while not service.delivery.closed:
+        out = service.delivery.poll(time.monotonic())
+        while out:
+            out = out[os.write(sink, out) :]
+        now = time.monotonic()
+        wait = min(service.delivery.wake(), heard + idle) - now
+        if select.select([source], [], [], max(wait, 0.0))[0]:
+            data = os.read(source, 1 << 16)
+            if not data:
+                break
+            service.receive(data, now)
+            if service.delivery.heard == now:
+                heard = time.monotonic()
+        elif time.monotonic() - heard >= idle:
+            break
+
+
+def main(sha: str = "") -> None:
+    """Serves standard input and output; a terminal is made transparent and given back as it was."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    service = Service(os.path.expanduser(os.environ.get("EDGEC_ROOT") or "~/.edgec"), sha=sha)
+    if not os.isatty(0):
+        serve(0, 1, service)
+        return
+    import termios
+    import tty
+
+    before = termios.tcgetattr(0)
+    try:
+        tty.setraw(0)
+        serve(0, 1, service)
+        termios.tcdrain(1)
+    finally:
+        termios.tcsetattr(0, termios.TCSADRAIN, before)

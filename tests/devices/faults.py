@@ -1,0 +1,469 @@
+"""A device in this process behind a line that does everything wrong, with a simulated clock: all of it from a seed.
+
+.venv/bin/python -m tests.devices.faults --cases 2000 --seed 1      # what `make faults` runs
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import hashlib
+import heapq
+import os
+import random
+import shutil
+import stat
+import struct
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from edgec_devices.flash import Budget, flash_one
+from edgec_devices.protocol import Connection
+from edgec_devices.stream import LinkLost, Stream, device_end
+from edgec_devices.transfer import Recipe
+from edgec_runtime import EdgecError, write_bundle
+from edgec_runtime.agent import Service
+from edgec_runtime.slots import ELF_MACHINES, App, Disk, digest, machine_target
+
+from tests.runtime import tiny_model
+
+NOISE = (
+    b"\r\n[  12.345678] usb 1-1: new high-speed USB device\r\n",
+    b"\r\npi@raspberrypi:~$ ",
+    b"~}~\x00\xff",
+    b"\r\n",
+)
+
+
+class Killed(BaseException):
+    """The device end, or the whole device, is gone."""
+
+
+@dataclass
+class Faults:
+    """Of one direction; probabilities are per byte (flip, drop) or per write.  cut: bytes until nothing passes."""
+
+    flip: float = 0.0
+    drop: float = 0.0
+    double: float = 0.0
+    delay: float = 0.0
+    noise: float = 0.0
+    crlf: bool = False
+    cut: float = float("inf")
+
+    def apply(self, data: bytes, rng: random.Random) -> bytes:
+        """What arrives of it."""
+        keep = data[: int(max(0, min(len(data), self.cut)))]
+        self.cut -= len(data)
+        if self.flip or self.drop:
+            keep = self._damage(keep, rng)
+        if rng.random() < self.double:
+            keep += keep
+        if rng.random() < self.noise:
+            at = rng.randrange(len(keep) + 1)
+            keep = keep[:at] + rng.choice(NOISE) + keep[at:]
+        return keep.replace(b"\n", b"\r\n") if self.crlf else keep
+
+    def _damage(self, data: bytes, rng: random.Random) -> bytes:
+        out = bytearray(data)
+        at = 0
+        while True:
+            at += int(rng.expovariate(self.flip + self.drop)) + 1
+            if at >= len(out):
+                return bytes(out)
+            if rng.random() * (self.flip + self.drop) < self.flip:
+                out[at] ^= 1 << rng.randrange(8)
+            else:
+                del out[at]
+
+
+@dataclass
+class World:
+    """The clock and the device; both outlast a connection."""
+
+    root: Path
+    rng: random.Random
+    disk: Disk = field(default_factory=lambda: QuickDisk())
+    now: float = 0.0
+    service: Service | None = None
+    executed: list[str] = field(default_factory=list)
+
+    def boot(self) -> None:
+        """A device end on the folder as it is."""
+        if self.service:
+            self.service.close()
+        self.service = Service(str(self.root), self.disk, self.execute, device_end()[1])
+
+    def execute(self, command: list[str], **_: Any) -> subprocess.CompletedProcess[bytes]:
+        """In place of subprocess.run; notes which bytes would have been executed."""
+        self.executed.append(digest(command[0]))
+        runs = int(command[command.index("--runs") + 1])
+        return subprocess.CompletedProcess(command, 0, (b'{"total": [' + b"1000000, " * (runs - 1) + b"1000000]}"), b"")
+
+
+class SimStream(Stream):
+    """A serial line to the world's device.  silent: a device that is gone just says no more; else the stream ends."""
+
+    chunk, window = 1024, 8
+
+    def __init__(
+        self, world: World, up: Faults, down: Faults, rate: float = 11520.0, echo: bool = False, silent: bool = True
+    ) -> None:
+        self.url, self.rate = "sim:", rate
+        self.world, self.up, self.down, self.echo, self.silent = world, up, down, echo, silent
+        self._events: list[tuple[float, int, bool, bytes]] = []
+        self._count = 0
+        self._free = {True: 0.0, False: 0.0}
+        self.sent = {True: 0, False: 0}
+
+    def start(self, again: bool = False) -> None:
+        """It runs already, as after a host that was killed."""
+
+    def write(self, data: bytes) -> None:
+        """Onto the line."""
+        self._send(True, data)
+        if self.echo:
+            self._send(False, data)
+
+    def _send(self, to_device: bool, data: bytes) -> None:
+        w, faults = self.world, self.up if to_device else self.down
+        start = max(w.now, self._free[to_device])
+        self._free[to_device] = start + len(data) / self.rate
+        self.sent[to_device] += len(data)
+        data = faults.apply(data, w.rng)
+        late = w.rng.random() * 3 if w.rng.random() < faults.delay else 0.001
+        if data:
+            self._count += 1
+            heapq.heappush(self._events, (self._free[to_device] + late, self._count, to_device, data))
+
+    def read(self, timeout: float) -> bytes:
+        """Lets time pass until something comes or the timeout is over."""
+        w, end = self.world, self.world.now + timeout
+        while True:
+            came = b""
+            while self._events and self._events[0][0] <= w.now:
+                _, _, to_device, data = heapq.heappop(self._events)
+                if to_device:
+                    self._to_device(data)
+                else:
+                    came += data
+            self._poll_device()
+            if came:
+                return came
+            if w.now >= end:
+                return b""
+            wake = w.service.delivery.wake() if w.service else end
+            w.now = max(w.now, min(end, wake, self._events[0][0] if self._events else end))
+
+    def _to_device(self, data: bytes) -> None:
+        if self.world.service:
+            try:
+                self.world.service.receive(data, self.world.now)
+            except Killed:
+                self.world.service.close()
+                self.world.service = None
+                if not self.silent:
+                    raise LinkLost("the stream ended", at=self.url) from None
+
+    def _poll_device(self) -> None:
+        if self.world.service:
+            out = self.world.service.delivery.poll(self.world.now)
+            if out:
+                self._send(False, out)
+
+    def close(self) -> None:
+        """What is still on the line is lost."""
+        self._events.clear()
+
+
+class QuickDisk(Disk):
+    """Without waiting for a real disk."""
+
+    def sync(self, path: str) -> None:
+        os.stat(path)
+
+
+class BrittleDisk(Disk):
+    """Does `left` operations, then dies in the middle of the next; what was not synced can be undone (power_cut)."""
+
+    def __init__(self, left: int, rng: random.Random, trash: Path, error: OSError | None = None) -> None:
+        self.left, self.rng, self.trash, self.error = left, rng, trash, error
+        self.done = 0
+        self._folders: list[tuple[int, Callable[[], None]]] = []  # unsynced changes of entries, and how to undo them
+        self._bytes: dict[int, tuple[str, int]] = {}  # unsynced files by inode: how many bytes are safe
+
+    def _step(self, whole: Callable[[], None], part: Callable[[], None] = lambda: None) -> None:
+        self.done += 1
+        if self.done > self.left:
+            part()
+            raise self.error or Killed
+        whole()
+
+    def _entry(self, path: str, undo: Callable[[], None]) -> None:
+        self._folders.append((os.stat(os.path.dirname(path)).st_ino, undo))
+
+    def mkdir(self, path: str) -> None:
+        missing = []
+        while not os.path.isdir(path):
+            missing.append(path)
+            path = os.path.dirname(path)
+        for folder in reversed(missing):
+            self._step(lambda f=folder: os.mkdir(f))  # type: ignore[misc]
+            self._made(folder)
+
+    def write(self, path: str, offset: int, data: bytes, mode: int = 0o644) -> None:
+        new = not os.path.exists(path)
+        if not new:
+            inode = os.stat(path).st_ino
+            safe = self._bytes.get(inode, (path, os.path.getsize(path)))[1]
+            self._bytes[inode] = (path, min(safe, offset))
+        some = data[: self.rng.randrange(len(data) + 1)]
+        try:
+            self._step(lambda: Disk.write(self, path, offset, data, mode), lambda: Disk.write(self, path, offset, some))
+        finally:
+            if new and os.path.exists(path):
+                self._bytes[os.stat(path).st_ino] = (path, 0)
+                self._made(path)
+
+    def _made(self, path: str) -> None:
+        """Its undoing finds it wherever it was moved to meanwhile."""
+        inode = os.stat(path).st_ino
+        self._entry(path, lambda: Disk.remove(self, self._find(inode) or path))
+
+    def sync(self, path: str) -> None:
+        self._step(lambda: None)
+        inode = os.stat(path).st_ino
+        self._bytes.pop(inode, None)
+        self._folders = [(f, undo) for f, undo in self._folders if f != inode]
+
+    def rename(self, old: str, new: str) -> None:
+        aside = self._keep(new) if os.path.lexists(new) else None
+        self._step(lambda: os.rename(old, new))
+
+        def undo() -> None:
+            os.rename(new, old)
+            if aside:
+                os.rename(aside, new)
+
+        self._entry(new, undo)
+
+    def link(self, target: str, path: str) -> None:
+        self._step(lambda: os.symlink(target, path))
+        self._entry(path, lambda: Disk.remove(self, path))
+
+    def remove(self, path: str) -> None:
+        if os.path.isdir(path) and not os.path.islink(path):
+            for name in sorted(os.listdir(path)):
+                self.remove(os.path.join(path, name))
+        if os.path.lexists(path):
+            aside = str(self.trash / f"{self.done}-{len(self._folders)}")
+            self._step(lambda: os.rename(path, aside))
+            self._entry(path, lambda: os.rename(aside, path))
+
+    def _keep(self, path: str) -> str:
+        aside = str(self.trash / f"kept-{self.done}-{len(self._folders)}")
+        if os.path.islink(path):
+            os.symlink(os.readlink(path), aside)
+        else:
+            shutil.copy2(path, aside)
+        return aside
+
+    def power_cut(self) -> None:
+        """Unsynced bytes are zeros or missing, and of the unsynced changes of folders the last ones never were."""
+        for inode, (path, safe) in self._bytes.items():
+            found = path if os.path.exists(path) and os.stat(path).st_ino == inode else self._find(inode)
+            if found and self.rng.random() < 0.8:
+                size = os.path.getsize(found)
+                os.truncate(found, self.rng.randint(safe, size))
+                if self.rng.random() < 0.5:
+                    os.truncate(found, size)
+        for _, undo in reversed(self._folders[self.rng.randrange(len(self._folders) + 1) :]):
+            with contextlib.suppress(FileNotFoundError):  # the folder around it went, and that was synced
+                undo()
+
+    def _find(self, inode: int) -> str | None:
+        for folder, folders, names in os.walk(self.trash.parent):
+            for name in (*folders, *names):
+                path = os.path.join(folder, name)
+                if os.lstat(path).st_ino == inode:
+                    return path
+        return None
+
+
+def fake_program(size: int, rng: random.Random, target: str | None = None) -> bytes:
+    """Bytes that pass for a program of this machine, or of another."""
+    head = b"\x7fELF".ljust(18, b"\0") + struct.pack("<H", ELF_MACHINES[target or machine_target()])
+    return head + rng.randbytes(size)
+
+
+def make_bundle(path: Path, program: bytes, shared: bytes) -> Recipe:
+    """A small bundle: a program, and bytes that two bundles can have in common."""
+    manifest, files = tiny_model.parts()
+    name = f"bin/{machine_target()}/main"
+    manifest["programs"][machine_target()] = name
+    write_bundle(path, manifest, {**files, name: program, "segments/shared.tflite": shared})
+    return Recipe.of(path)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """An old and a new bundle, and a device's folder with the old one active."""
+
+    folder: Path
+    old: Recipe
+    new: Recipe
+    programs: frozenset[str]
+    wire: Mapping[bool, int]
+
+    @staticmethod
+    def make(folder: Path) -> Pair:
+        """Written to a folder; the same for all seeds."""
+        rng = random.Random(0)
+        shared, programs = rng.randbytes(3000), [fake_program(6000, rng), fake_program(9000, rng)]
+        old, new = (make_bundle(folder / f"{i}.edgec", p, shared) for i, p in enumerate(programs))
+        world = World(folder / "template", rng)
+        world.boot()
+        flash_over(SimStream(world, Faults(), Faults()), old)
+        assert world.service
+        world.service.close()
+        shutil.copytree(world.root, folder / "measured", symlinks=True)
+        measured = World(folder / "measured", rng)
+        measured.boot()
+        stream = SimStream(measured, Faults(), Faults())
+        flash_over(stream, new)
+        return Pair(folder, old, new, frozenset(digest_of(p) for p in programs), stream.sent)
+
+
+def digest_of(data: bytes) -> str:
+    """sha256."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def flash_over(stream: SimStream, recipe: Recipe, seed: int = 0) -> str:
+    """Flashes with a health check."""
+    with Connection(stream, lambda: stream.world.now, seed) as connection:
+        return flash_one(connection, recipe, Budget.parse("p95<=40ms"), lambda _: None).what
+
+
+CASES = ("line", "cut", "host killed", "device killed", "power cut", "disk error")
+
+
+def run_case(seed: int, pair: Pair, folder: Path) -> str:
+    """One case: breaks a flash, checks the folder, flashes again.  Returns what happened.  AssertionError if wrong."""
+    rng = random.Random(seed)
+    kind = CASES[seed % len(CASES)]
+    root = folder / "root"
+    shutil.copytree(pair.folder / "template", root, symlinks=True)
+    (folder / "trash").mkdir()
+    world = World(root, rng)
+    brittle = None
+    up, down = Faults(), Faults()
+    echo = False
+    if kind == "line":
+        for f in (up, down):
+            f.flip, f.drop = rng.choice([(0, 0), (3e-4, 0), (0, 3e-4), (2e-4, 2e-4)])
+            f.double, f.delay, f.noise = (rng.choice([0, 0.1]) for _ in range(3))
+            f.crlf = rng.random() < 0.3
+        echo = rng.random() < 0.3
+    elif kind == "cut":
+        upwards = rng.random() < 0.7
+        (up if upwards else down).cut = pair.wire[upwards] * (seed // len(CASES) % 100) / 100  # at every 1 %
+    elif kind != "host killed":
+        error = OSError(rng.choice([28, 30, 5]), "the disk refuses") if kind == "disk error" else None
+        brittle = BrittleDisk(rng.randint(0, 45), rng, folder / "trash", error)
+    world.disk = brittle or world.disk
+    world.boot()
+    stream = SimStream(world, up, down, echo=echo, silent=rng.random() < 0.5)
+    if kind == "host killed":
+        stream = _Deadly(stream, rng.randint(1, 25))
+    said = ""
+    try:
+        said = flash_over(stream, pair.new, seed)
+    except EdgecError as e:
+        said = f"refused: {e.what}"
+    except Killed:
+        said = "killed"
+    stream.close()
+    if kind == "power cut" and brittle:
+        brittle.power_cut()
+    done = said.startswith("flashed")
+    _check(world, pair, done, f"seed {seed}, {kind}: {said}")
+    world.disk = QuickDisk()
+    if world.service is None or kind in ("power cut", "disk error"):
+        world.boot()
+    again = flash_over(SimStream(world, Faults(), Faults()), pair.new, seed + 1)
+    assert again.startswith(("flashed", "was there")), again
+    _check(world, pair, True, f"seed {seed}, {kind}: second flash")
+    assert world.service
+    world.service.close()
+    return f"{kind}: {said}"
+
+
+class _Deadly(SimStream):
+    """A host that dies at one of its writes."""
+
+    def __init__(self, stream: SimStream, left: int) -> None:
+        super().__init__(stream.world, stream.up, stream.down)
+        self._left = left
+
+    def write(self, data: bytes) -> None:
+        self._left -= 1
+        if self._left == 0:
+            super().write(data[: len(data) // 2])
+        if self._left <= 0:
+            raise Killed
+        super().write(data)
+
+
+def _check(world: World, pair: Pair, new: bool, case: str) -> None:
+    app = App(str(world.root), pair.new.app, Disk())
+    active = app.active()
+    assert active, f"{case}: no slot is active"
+    state = app.whole(active)
+    assert state, f"{case}: the active slot is not whole"
+    wanted = {pair.new.sha256} if new else {pair.new.sha256, pair.old.sha256}
+    assert state["sha256"] in wanted, f"{case}: the active slot is another's"
+    assert set(world.executed) <= pair.programs, f"{case}: something else was executed"
+    for folder, _, names in os.walk(world.root):
+        for name in names:
+            assert stat.S_IFMT(os.lstat(os.path.join(folder, name)).st_mode) in (stat.S_IFREG, stat.S_IFLNK)
+
+
+def run_cases(seeds: range, base: Path) -> dict[str, int]:
+    """All of them; how often each thing happened."""
+    (base / "pair").mkdir()
+    pair = Pair.make(base / "pair")
+    seen: dict[str, int] = {}
+    for seed in seeds:
+        folder = base / "case"
+        folder.mkdir()
+        try:
+            said = run_case(seed, pair, folder)
+        except BaseException:
+            print(f"seed {seed}", file=sys.stderr)
+            raise
+        shutil.rmtree(folder)
+        key = said.split(",")[0][:70]
+        seen[key] = seen.get(key, 0) + 1
+    return seen
+
+
+def main() -> None:
+    """Prints what happened how often; the first case that goes wrong ends it with its seed."""
+    options = argparse.ArgumentParser()
+    options.add_argument("--cases", type=int, default=2000)
+    options.add_argument("--seed", type=int, default=0)
+    chosen = options.parse_args()
+    print(f"seeds {chosen.seed} to {chosen.seed + chosen.cases - 1}", flush=True)
+    with tempfile.TemporaryDirectory(prefix="edgec-faults-") as base:
+        for what, n in sorted(run_cases(range(chosen.seed, chosen.seed + chosen.cases), Path(base)).items()):
+            print(f"{n:5}  {what}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,295 @@
+"""Flashing over a real pipe to a real device end: what differs, health, rollback, many devices, the command line."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+from edgec_devices import flash as flash_module
+from edgec_devices.flash import Budget, flash, flash_one, rollback, status
+from edgec_devices.protocol import Connection
+from edgec_devices.remote import Remote
+from edgec_devices.stream import LinkLost, device_end, stream_for
+from edgec_devices.transfer import Recipe, Sending, app_name, send
+from edgec_runtime import Bundle, BundleError, DeviceError, InputError, Summary, write_bundle
+from edgec_runtime.errors import EdgecError
+from edgec_runtime.slots import machine_target
+
+from edgec import cli_devices
+from tests.devices.faults import Faults, SimStream, World, make_bundle
+from tests.runtime import tiny_model
+
+pytestmark = pytest.mark.cc
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_model.build_program(tmp_path_factory.mktemp("program"))
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("EDGEC_ROOT", str(tmp_path / "root"))
+    return tmp_path / "root"
+
+
+def bundle(path: Path, program: Path, extra: bytes = b"", target: str | None = None) -> Path:
+    manifest, files = tiny_model.parts(None, {target or machine_target(): program})
+    write_bundle(path, manifest, {**files, "report/extra.bin": extra + b"."})
+    return path
+
+
+def ok(outcomes: tuple[flash_module.Outcome, ...]) -> str:
+    assert all(o.ok for o in outcomes), outcomes
+    return outcomes[0].what
+
+
+def failed(outcomes: tuple[flash_module.Outcome, ...]) -> EdgecError:
+    assert outcomes[0].error is not None
+    return outcomes[0].error
+
+
+def test_flash_and_back(tmp_path: Path, root: Path, program: Path) -> None:
+    extra = random.Random(1).randbytes(300_000)
+    one = bundle(tmp_path / "1.edgec", program, extra)
+    two = bundle(tmp_path / "2.edgec", program, extra[:-100_000] + bytes(100_000))
+    first = flash(one, ["local:"], health="p95<=1s")
+    assert ok(first).startswith("flashed, slot a, p95 ")
+    assert (root / "tiny" / "current" / "model.edgec").read_bytes() == one.read_bytes()
+    assert ok(flash(one, ["local:"])) == "was there already, slot a"
+    second = flash(two, ["local:"])
+    assert ok(second) == "flashed, slot b"
+    assert second[0].sent < first[0].sent
+    assert ok(rollback(["local:"])) == "tiny is back on slot a"
+    third = flash(two, ["local:"])
+    assert ok(third) == "flashed, slot b"
+    assert third[0].sent == 0
+    facts = status(["local:"])[0].facts
+    assert facts is not None
+    assert facts["apps"][0]["active"] == "b"
+    assert set(facts["apps"][0]["slots"]) == {"a", "b"}
+
+
+def test_a_slow_version_never_becomes_active(tmp_path: Path, root: Path, program: Path) -> None:
+    one = bundle(tmp_path / "1.edgec", program)
+    error = failed(flash(one, ["local:"], health="p50<=0us"))
+    assert "the health check p50<=0us failed" in error.what
+    assert not (root / "tiny" / "current").exists()
+    ok(flash(one, ["local:"]))
+    two = bundle(tmp_path / "2.edgec", program, b"2")
+    assert isinstance(failed(flash(two, ["local:"], health="p50<0ms")), DeviceError)
+    assert os.readlink(root / "tiny" / "current") == "a"
+    error = failed(rollback(["local:"]))
+    assert "no whole earlier version" in error.what
+    assert error.exit_code == 2
+    ok(flash(two, ["local:"]))
+    assert isinstance(failed(flash(one, ["local:"], health="p50<0ms")), DeviceError)
+    assert ok(rollback(["local:"])) == "tiny is back on slot a", "a version that failed cost the earlier one"
+
+
+def test_a_program_that_fails_its_health_check(tmp_path: Path, root: Path) -> None:
+    broken = tmp_path / "broken"
+    broken.write_bytes(Path(shutil.which("false") or "/bin/false").read_bytes())
+    error = failed(flash(bundle(tmp_path / "1.edgec", broken), ["local:"], health="p95<=40ms"))
+    assert "ended with status 1" in error.what
+    assert not (root / "tiny" / "current").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "metric", "ms"),
+    [("p95<=40ms", "p95", 40), (" p50 < 3 ", "p50", 3), ("max<=0.5s", "max", 500), ("mean<80us", "mean", 0.08)],
+)
+def test_budgets(text: str, metric: str, ms: float) -> None:
+    budget = Budget.parse(text)
+    assert budget.metric == metric
+    assert budget.ms == pytest.approx(ms)
+    assert budget.met(Summary.of([ms])) is not budget.strict
+    assert not budget.met(Summary.of([ms * 1.01]))
+
+
+@pytest.mark.parametrize("text", ["", "p95", "p95>3", "p94<=3ms", "p95<=3h", "p95<=-1ms"])
+def test_budgets_that_are_none(text: str) -> None:
+    with pytest.raises(InputError) as e:
+        Budget.parse(text)
+    assert e.value.hint
+
+
+def test_other_code_and_other_files(tmp_path: Path, root: Path, program: Path) -> None:
+    error = failed(flash(bundle(tmp_path / "1.edgec", program, target="linux-armv7"), ["local:"]))
+    assert isinstance(error, BundleError)
+    assert "it has linux-armv7" in error.what
+    assert error.exit_code == 2
+    mislabelled = tmp_path / "arm"
+    mislabelled.write_bytes(b"\x7fELF".ljust(18, b"\0") + b"\x28\0" + bytes(600))
+    assert "is not code for" in failed(flash(bundle(tmp_path / "2.edgec", mislabelled), ["local:"])).what
+    (tmp_path / "3.edgec").write_bytes(b"junk")
+    with pytest.raises(BundleError, match="not a bundle"):
+        flash(tmp_path / "3.edgec", ["local:"])
+
+
+def test_a_disk_that_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: Path) -> None:
+    one = bundle(tmp_path / "1.edgec", program)
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("EDGEC_ROOT", str(tmp_path / "file"))
+    error = failed(flash(one, ["local:"]))
+    assert isinstance(error, DeviceError)
+    assert "Not a directory" in error.what or "File exists" in error.what
+    assert error.hint
+    monkeypatch.setenv("EDGEC_ROOT", "/proc/1/edgec")
+    assert failed(flash(one, ["local:"])).exit_code == 1
+
+
+def test_no_space_while_it_is_written(tmp_path: Path) -> None:
+    from edgec_runtime.slots import Disk
+
+    class Full(Disk):
+        def write(self, path: str, offset: int, data: bytes, mode: int = 0o644) -> None:
+            if len(data) > 1000:
+                raise OSError(28, "No space left on device", path)
+            super().write(path, offset, data, mode)
+
+    w = World(tmp_path / "root", random.Random(1), Full())
+    w.boot()
+    recipe = make_bundle(tmp_path / "m.edgec", b"\x7fELF" + bytes(9000), b"x" * 9000)
+    connection = Connection(SimStream(w, Faults(), Faults()), lambda: w.now, 1)
+    with connection, pytest.raises(DeviceError, match="No space left on device") as e:
+        flash_one(connection, recipe, None, lambda s: None)
+    assert "df -h" in str(e.value.hint)
+
+
+def test_urls(tmp_path: Path, program: Path) -> None:
+    one = bundle(tmp_path / "1.edgec", program)
+    for urls, what in (
+        (["emulated:pi4"], "nothing can be flashed to emulated:"),
+        (["locl:"], 'did you mean "local"'),
+        (["local:", "local:"], "given twice"),
+        ([], "no device"),
+    ):
+        with pytest.raises(InputError, match=what):
+            flash(one, urls)
+
+
+def test_app_names() -> None:
+    assert [app_name(n) for n in ("a b", "../x", "", "..", "ü", "m" * 99)] == [
+        "a-b",
+        "x",
+        "model",
+        "model",
+        "model",
+        "m" * 64,
+    ]
+
+
+def test_which_app(tmp_path: Path, root: Path, program: Path) -> None:
+    assert "has 0 applications" in failed(rollback(["local:"])).what
+    for extra in (b"1", b"2"):
+        for app in ("x", "y"):
+            ok(flash(bundle(tmp_path / "1.edgec", program, extra), ["local:"], app=app))
+    assert "2 applications: x, y" in failed(rollback(["local:"])).what
+    assert ok(rollback(["local:"], app="y")) == "y is back on slot a"
+
+
+def test_remote_run_and_bench_leave_the_slots_alone(tmp_path: Path, root: Path, program: Path) -> None:
+    device = Remote(lambda: stream_for("local:"))
+    with Bundle.open(bundle(tmp_path / "1.edgec", program)) as b:
+        image = tiny_model.image(3)
+        for name, array in tiny_model.reference(image).items():
+            np.testing.assert_array_equal(device.run(b, {"image": image})[name], array)
+        result = device.bench(b, 5)
+        assert [len(s.ms) for s in (*result.segments, result.total)] == [5, 5, 5, 5]
+        assert not result.estimated
+        with pytest.raises(InputError, match="is uint8, not float64"):
+            device.run(b, {"image": image / 255})
+        with pytest.raises(DeviceError, match='segment "mix" failed'):
+            device.run(b, {"image": np.full(tiny_model.SHAPE, 255, np.uint8)})
+        with pytest.raises(InputError, match="0 runs"):
+            device.bench(b, 0)
+    assert not (root / "tiny" / "current").exists()
+    assert sorted(p.name for p in (root / "tiny").iterdir()) == ["lock", "try"]
+
+
+def test_a_cut_is_gone_on_from_by_itself(
+    tmp_path: Path, root: Path, program: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe, calls = Recipe.of(bundle(tmp_path / "1.edgec", program, random.Random(1).randbytes(1 << 20))), []
+    with pytest.raises(ZeroDivisionError), Connection(stream_for("local:")) as c:
+        send(c, recipe, progress=lambda s: 1 // (s.done < 500_000))  # type: ignore[arg-type]
+    real = Connection.request
+
+    def lost_once(self: Connection, do: str, *args: object, **fields: object) -> object:
+        calls.append(do)
+        if calls == ["begin"]:
+            raise LinkLost("cut")
+        return real(self, do, *args, **fields)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Connection, "request", lost_once)
+    seen: list[Sending] = []
+    done = flash(tmp_path / "1.edgec", ["local:"], report=lambda url, s: seen.append(s))
+    assert ok(done) == "flashed, slot a"
+    assert calls.count("begin") == 2
+    assert 0 < seen[0].total < 1 << 20, "what was sent before the cut is not sent again"
+
+
+@pytest.mark.parametrize("minor", range(9, 15))
+def test_pythons(minor: int, tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch, program: Path) -> None:
+    python = shutil.which(f"python3.{minor}")
+    if python is None or subprocess.run([python, "-c", ""], capture_output=True).returncode:
+        pytest.skip(f"no python3.{minor} here")
+    monkeypatch.setattr(sys, "executable", python)
+    assert ok(flash(bundle(tmp_path / "1.edgec", program), ["local:"], health="p50<=1s"))
+    facts = status(["local:"])[0].facts
+    assert facts is not None
+    assert facts["python"].startswith(f"3.{minor}.")
+
+
+def test_the_device_end_needs_nothing_installed(tmp_path: Path) -> None:
+    script = tmp_path / "agent.py"
+    script.write_bytes(device_end()[0])
+    command = [sys.executable, "-I", "-S", "-u", str(script)]
+    done = subprocess.run(command, input=b"", capture_output=True, env={"HOME": str(tmp_path)}, timeout=20)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+# ---- the command line
+
+
+def cli(*args: str | Path) -> Result:
+    verb = next(v for v in cli_devices.VERBS if v.name == args[0])
+    return CliRunner().invoke(verb, [str(a) for a in args[1:]])
+
+
+def test_verbs(tmp_path: Path, root: Path, program: Path) -> None:
+    one = bundle(tmp_path / "1.edgec", program)
+    done = cli("flash", one, "--to", "local:", "--health", "p95<=1s")
+    assert done.exit_code == 0, done.output
+    assert "flashed, slot a, p95" in done.output
+    done = cli("status", "--to", "local:")
+    assert "tiny a " in done.output
+    assert "active" in done.output
+    done = cli("rollback", "--to", "local:", "--app", "tiny")
+    assert done.exit_code == 2
+    assert "hint: edgec status" in done.output
+    done = cli("flash", one, "--to", "local:", "--json", "--app", "other")
+    assert json.loads(done.output)[0]["what"] == "flashed, slot a"
+    assert cli("flash", one, "--to", "local:", "-q").output == ""
+
+
+def test_devices_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "edgec.toml").write_text('[devices]\nattic = "nonsense:"\n')
+    done = cli("devices", "--json")
+    found = {f["url"]: f for f in json.loads(done.output)}
+    assert found["emulated:pi4"]["what"].startswith("Raspberry Pi 4")
+    assert found["local:"]["what"] == "this machine"
+    assert found["nonsense:"]["answers"].startswith("no: ")
+    (tmp_path / "edgec.toml").write_text("[devices]\nattic = 5\n")
+    with pytest.raises(InputError, match="not names and URLs"):
+        CliRunner().invoke(cli_devices.devices, catch_exceptions=False)

@@ -1,0 +1,129 @@
+"""ssh:// through a stand-in for OpenSSH: what it is called with, what its words become, many hosts side by side."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from edgec_devices import device_for
+from edgec_devices.flash import flash, rollback, status
+from edgec_devices.stream import stream_for
+from edgec_runtime import DeviceError, EdgecError, InputError
+
+from tests.devices.test_flash import bundle, cli, program
+
+__all__ = ["program"]
+pytestmark = pytest.mark.cc
+
+FAKE = """#!{python}
+import os, subprocess, sys
+args = sys.argv[1:]
+with open(os.path.join({base!r}, "calls"), "a") as f:
+    f.write(repr(args) + chr(10))
+host, command = args[-2:]
+said = {{
+    "refused": "ssh: connect to host refused port 22: Connection refused",
+    "unknown": "No ED25519 host key is known for unknown.\\r\\nHost key verification failed.",
+    "changed": "@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\\nHost key verification failed.",
+    "denied": "pi@denied: Permission denied (publickey,password).",
+    "nowhere": "ssh: Could not resolve hostname nowhere: Name or service not known",
+    "asleep": "ssh: connect to host asleep port 22: Connection timed out",
+}}.get(host)
+if said:
+    sys.stderr.write(said + "\\r\\n")
+    sys.exit(255)
+home = os.path.join({base!r}, host)
+os.makedirs(home, exist_ok=True)
+path = "/nonexistent" if host == "bare" else os.path.dirname({python!r}) + ":/usr/bin:/bin"
+sys.stdout.write("Welcome to Debian, ~today~ only\\r\\n")
+sys.stdout.flush()
+sys.exit(subprocess.run(["/bin/sh", "-c", command], env={{"HOME": home, "PATH": path}}).returncode)
+"""
+
+
+@pytest.fixture(autouse=True)
+def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "hosts"
+    folder.mkdir()
+    fake = folder / "bin" / "ssh"
+    fake.parent.mkdir()
+    fake.write_text(FAKE.format(python=sys.executable, base=str(folder)))
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{fake.parent}:{os.environ['PATH']}")
+    return folder
+
+
+def calls(base: Path) -> str:
+    return (base / "calls").read_text()
+
+
+def test_flash_over_ssh(base: Path, tmp_path: Path, program: Path) -> None:
+    url = "ssh://pi@Attic:2222"
+    one = bundle(tmp_path / "1.edgec", program)
+    assert flash(one, [url], health="p95<=1s")[0].ok
+    assert (base / "Attic" / ".edgec" / "tiny" / "current" / "model.edgec").exists()
+    assert "'-p', '2222', '-l', 'pi', 'Attic'" in calls(base)
+    assert "BatchMode=yes" in calls(base)
+    assert status([url])[0].ok
+    assert flash(bundle(tmp_path / "2.edgec", program, b"2"), [url])[0].ok
+    assert rollback([url])[0].what == "tiny is back on slot a"
+    assert device_for(url).url == url
+
+
+@pytest.mark.parametrize(
+    ("host", "kind", "what", "hint"),
+    [
+        ("refused", DeviceError, "refuses the connection", "systemctl"),
+        ("unknown", InputError, "is not known here", "ssh unknown"),
+        ("changed", InputError, "another than before", "ssh-keygen -R changed"),
+        ("denied", InputError, "refuses the login", "ssh-copy-id denied"),
+        ("nowhere", InputError, "there is no host nowhere", "nowhere.local"),
+        ("asleep", DeviceError, "does not answer", "ping asleep"),
+        ("bare", DeviceError, "no python3 on the device", "apt-get install python3"),
+    ],
+)
+def test_what_goes_wrong(host: str, kind: type[EdgecError], what: str, hint: str) -> None:
+    error = status([f"ssh://{host}"])[0].error
+    assert error is not None
+    assert isinstance(error, kind)
+    assert what in error.what
+    assert hint in str(error.hint)
+    assert cli("status", "--to", f"ssh://{host}").exit_code == kind.exit_code
+
+
+def test_hints_can_be_typed() -> None:
+    for host, command in (("unknown", "ssh -p 2222 pi@unknown"), ("changed", "ssh-keygen -R '[changed]:2222'")):
+        error = status([f"ssh://pi@{host}:2222"])[0].error
+        assert error is not None
+        assert str(error.hint).endswith(command)
+
+
+def test_no_ssh(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    error = status(["ssh://x"])[0].error
+    assert error is not None
+    assert "no ssh on this machine" in error.what
+
+
+@pytest.mark.parametrize(
+    "url", ["ssh:", "ssh://", "ssh://-oProxyCommand=x", "ssh://-l@h", "ssh://h/x", "ssh://h:99999", "ssh://u:secret@h"]
+)
+def test_urls_that_are_none(url: str) -> None:
+    with pytest.raises(InputError) as e:
+        stream_for(url)
+    assert e.value.hint
+
+
+def test_many_side_by_side(base: Path, tmp_path: Path, program: Path) -> None:
+    urls = [f"ssh://pi{i}" for i in range(4)]
+    one = bundle(tmp_path / "1.edgec", program)
+    done = cli("flash", one, "--to", ",".join(urls[:2]), "--to", ",".join([*urls[2:], "ssh://refused"]))
+    assert done.exit_code == 1
+    rows = done.output.splitlines()
+    assert [r.split()[0] for r in rows[:6]] == ["device", *urls, "ssh://refused"]
+    assert all("flashed, slot a" in r for r in rows[1:5])
+    assert "failed: refused refuses the connection" in rows[5]
+    assert "hint: start its server" in done.output
+    assert all((base / f"pi{i}" / ".edgec" / "tiny" / "current").is_symlink() for i in range(4))
