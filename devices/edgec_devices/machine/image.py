@@ -1,0 +1,70 @@
+"""Kernel, initial RAM disk and root file system of the emulated machine, made once and kept in edgec's cache."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from edgec_runtime.cache import cache_dir
+
+from . import debian, disk
+from .initramfs import initramfs, kernel_files
+from .processes import alone
+from .programs import require
+from .rootfs import root_tree
+
+DISK_BYTES = 1 << 30
+
+
+@dataclass(frozen=True)
+class Image:
+    """What a machine is started from; `disk` is copied for each."""
+
+    kernel: Path
+    initrd: Path
+    disk: Path
+
+
+def image(progress: Callable[[str], None] = lambda _: None) -> Image:
+    """Made if need be: some 75 MB of Debian packages are downloaded then.  Raises ToolError."""
+    folder = cache_dir("machine-images", _recipe())
+    found = Image(folder / "vmlinuz", folder / "initrd.gz", folder / "root.ext4")
+    if not found.disk.exists():
+        with alone(folder):
+            if not found.disk.exists():
+                _make(folder, found, progress)
+    return found
+
+
+def _make(folder: Path, made: Image, progress: Callable[[str], None]) -> None:
+    require("apt-get", "apt-cache", "dpkg-deb", "mke2fs", "debugfs")
+    work = folder / "work"
+    shutil.rmtree(work, ignore_errors=True)
+    try:
+        progress("downloading Debian packages")
+        kernel_package, packages = debian.fetch(work / "apt")
+        progress("making the disk")
+        kernel, modules = kernel_files(kernel_package)
+        tree = root_tree(work / "root", packages)
+        aside = work / "root.ext4"
+        disk.make(aside, tree, DISK_BYTES)
+        made.kernel.write_bytes(kernel)
+        busybox = (tree.folder / "usr/bin/busybox").read_bytes()
+        made.initrd.write_bytes(initramfs(busybox, modules))
+        os.replace(aside, made.disk)  # last: its presence says that all is there
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _recipe() -> str:
+    """Changes with whatever the image is made by."""
+    here = Path(__file__).parent
+    sources = [here / f"{name}.py" for name in ("accounts", "debian", "disk", "image", "initramfs", "rootfs", "tree")]
+    digest = hashlib.sha256()
+    for path in sorted([*sources, *(p for p in (here / "guest").rglob("*") if p.is_file())]):
+        digest.update(str(path.relative_to(here)).encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:16]

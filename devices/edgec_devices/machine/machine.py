@@ -1,0 +1,327 @@
+"""Starts, restarts and ends whole emulated machines; each has a folder of its own and is found again by its name."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from edgec_runtime import DeviceError, InputError
+from edgec_runtime.cache import cache_dir
+
+from edgec_devices.boards import Board
+
+from . import accounts, disk, keys, line
+from .image import Image, image
+from .processes import alone, end, runs
+from .programs import program, require
+from .qemu import launch
+
+BOOT_S = 240.0
+PASSWORD = accounts.PASSWORD
+USER = accounts.USER
+_DISK, _STATE, _SERIAL = "disk.ext4", "state.json", "serial"
+
+Progress = Callable[[str], None]
+
+
+def _silent(_: str) -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a machine is.  baud: the speed of its serial line, None for as fast as it goes.  memory: MiB.
+
+    icount: the guest's clock advances a nanosecond an instruction, so latencies measured in the guest repeat.
+    """
+
+    board: str = "pi4"
+    baud: int | None = None
+    icount: bool = False
+    memory: int = 512
+
+
+@dataclass(frozen=True)
+class State:
+    """A machine that was switched on, as state.json keeps it.  line_pid: of line.py."""
+
+    settings: Settings
+    pid: int
+    line_pid: int | None
+    port: int
+    boot_seconds: float | None = None
+
+
+class Machine:
+    """One machine, on or off; its disk is kept in its folder.  Processes are ended only while they are its own."""
+
+    def __init__(self, folder: Path, settings: Settings) -> None:
+        self.folder = folder.resolve()
+        self.settings = settings
+        self.alias = f"emulated-{self.folder.name}"
+        self._cpu, self._model = _hardware(settings.board)
+
+    # ---- where it is
+
+    @property
+    def ssh_url(self) -> str:
+        """For a link that is told of `ssh_config`."""
+        return f"ssh://{self.alias}"
+
+    @property
+    def ssh_config(self) -> Path:
+        """OpenSSH's configuration for this machine: ssh -F, EDGEC_SSH_CONFIG, or Include in ~/.ssh/config."""
+        return self.folder / keys.CONFIG
+
+    @property
+    def serial_url(self) -> str:
+        """The same after each start: a link to the pty of the moment."""
+        return f"serial://{self.folder / _SERIAL}?baud={self.settings.baud or 115200}"
+
+    @property
+    def console_log(self) -> Path:
+        """All that the console said since the machine was switched on."""
+        return self.folder / "console.log"
+
+    @property
+    def state(self) -> State | None:
+        """None where it was never started or was stopped."""
+        try:
+            facts = json.loads((self.folder / _STATE).read_text())
+            return State(**{**facts, "settings": Settings(**facts["settings"])})
+        except (OSError, ValueError, TypeError, KeyError):
+            return None
+
+    @property
+    def running(self) -> bool:
+        """Whether it is on."""
+        state = self.state
+        return state is not None and runs(state.pid, self._mark)
+
+    def facts(self) -> dict[str, str | int | float | bool | None]:
+        """How to reach it, for people and programs."""
+        state = self.state
+        return {
+            "name": self.folder.name,
+            "model": self._model,
+            "running": self.running,
+            "pid": state.pid if state else None,
+            "boot_seconds": state.boot_seconds if state else None,
+            "serial_url": self.serial_url,
+            "ssh_url": self.ssh_url,
+            "ssh_port": state.port if state else None,
+            "ssh_config": str(self.ssh_config),
+            "ssh_key": str(self.folder / keys.USER_KEY),
+            "console_log": str(self.console_log),
+        }
+
+    @property
+    def _mark(self) -> str:
+        return str(self.folder / _DISK)
+
+    # ---- on and off
+
+    def start(self, fresh: bool = False, progress: Progress = _silent) -> None:
+        """Switches it on and waits until it can be logged in to.  fresh: with a new disk.
+
+        Raises ToolError where a program or package is missing, DeviceError when it does not come up.
+        """
+        require("qemu-system-aarch64", "ssh", "ssh-keygen", "debugfs")
+        with alone(self.folder):
+            if self.running:
+                raise InputError(f"{self.alias} is on", at=str(self.folder), hint="stop it first")
+            made = image(progress)
+            if fresh or not (self.folder / _DISK).exists():
+                self._make_disk(made.disk)
+            before = self.state
+            self.cut()  # what is left of the last time: line.py
+            began = time.monotonic()
+            try:
+                self._switch_on(made, before.port if before else None)
+                progress("booting")
+                self._wait_for_login()
+            except BaseException:
+                self.cut()
+                raise
+            state = self.state
+            assert state is not None
+            self._save(replace(state, boot_seconds=round(time.monotonic() - began, 1)))
+
+    def power_cut(self) -> None:
+        """Takes the power away: what the guest had not written to its disk is lost.  start() boots it again."""
+        state = self.state
+        if state is None or not end(state.pid, self._mark):
+            raise InputError(f"{self.alias} is off", hint="start it first")
+        self.cut()
+
+    def reboot(self) -> None:
+        """Restarts the system in the guest, which writes everything first, and waits until it can be logged in to."""
+        before = self._boot_id()
+        with contextlib.suppress(DeviceError):
+            self.run("sudo systemctl reboot")  # the connection may end before the answer
+        self._wait_for_login(lambda: self._boot_id() != before)
+
+    def stop(self) -> None:
+        """Writes what is unwritten, ends its processes and forgets that it was on; the disk stays."""
+        if self.running:
+            with contextlib.suppress(DeviceError):
+                self.run("sudo sync", timeout=20)
+        self.cut()
+        for name in (_STATE, _SERIAL):
+            (self.folder / name).unlink(missing_ok=True)
+
+    def cut(self) -> None:
+        """Ends its processes, if there are any, at once."""
+        if state := self.state:
+            end(state.pid, self._mark)
+            end(state.line_pid, self._mark)
+
+    def run(self, command: str, timeout: float = 60.0) -> str:
+        """Standard output of a shell command in the guest, through ssh.  Raises DeviceError when it fails."""
+        words = [program("ssh"), "-F", str(self.ssh_config), "-o", "BatchMode=yes", "-o", "ConnectTimeout=10"]
+        try:
+            done = subprocess.run(
+                [*words, self.alias, command], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout
+            )
+        except subprocess.TimeoutExpired:
+            raise DeviceError(f"no answer within {timeout:.0f} s", at=self.alias, hint="look at its console") from None
+        if done.returncode:
+            said = done.stderr.strip()[-400:] or "no message"
+            raise DeviceError(f"status {done.returncode}: {said}", at=self.alias, hint=f"try by hand: {command}")
+        return done.stdout
+
+    # ---- parts of it
+
+    def _make_disk(self, source: Path) -> None:
+        """A disk of its own, with its keys and the name of the board."""
+        keys.make_keys(self.folder)
+        aside, model = self.folder / "disk.new", self.folder / "board-model"
+        model.write_bytes(self._model.encode() + b"\0")
+        disk.copy(source, aside)
+        disk.write(aside, {**keys.guest_files(self.folder, accounts.UID), "/etc/board-model": (model, 0o644, 0)})
+        aside.replace(self.folder / _DISK)
+
+    def _switch_on(self, made: Image, port: int | None) -> None:
+        """Starts the emulator; makes the name for the serial line and the ssh configuration."""
+        settings = self.settings
+        started = launch(made, self.folder / _DISK, self._cpu, settings.memory, settings.icount, port)
+        state = State(settings, started.pid, None, started.port)
+        self._save(state)  # at once, so that cut() finds it
+        keys.write_config(self.folder, self.alias, USER, started.port)
+        process = self._lay_line(started.pty)
+        self._save(replace(state, line_pid=process.pid))
+        assert process.stdout is not None
+        with process.stdout:
+            pty = process.stdout.readline().strip()
+        link = self.folder / f"{_SERIAL}.new"
+        link.unlink(missing_ok=True)
+        link.symlink_to(pty)
+        link.replace(self.folder / _SERIAL)
+
+    def _lay_line(self, pty: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, line.__file__, pty, str(self.settings.baud or 0), self._mark],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,
+        )
+
+    def _save(self, state: State) -> None:
+        aside = self.folder / f"{_STATE}.new"
+        aside.write_text(json.dumps(asdict(state), indent=1) + "\n")
+        aside.replace(self.folder / _STATE)
+
+    def _boot_id(self) -> str:
+        return self.run("cat /proc/sys/kernel/random/boot_id", timeout=15).strip()
+
+    def _wait_for_login(self, ready: Callable[[], bool] | None = None) -> None:
+        """Until sshd lets us in: it answers before it does."""
+        ready = ready or (lambda: bool(self._boot_id()))
+        state = self.state
+        until = time.monotonic() + BOOT_S
+        why = f"no login after {BOOT_S:.0f} s"
+        while state is not None and time.monotonic() < until:
+            with contextlib.suppress(DeviceError):
+                if _answers(state.port) and ready():
+                    return
+            if not runs(state.pid, self._mark):
+                why = "the emulator ended"
+                break
+            time.sleep(0.3)
+        lines = self.console_log.read_text(errors="replace").strip().splitlines() if self.console_log.exists() else []
+        raise DeviceError(
+            f"{self.alias} does not come up: {why}; its console says: {'; '.join(lines[-3:])[-300:] or 'nothing'}",
+            at=str(self.console_log), hint="start it again with a new disk (--fresh)",
+        )  # fmt: skip
+
+
+def find(name: str) -> Machine | None:
+    """The machine of this name, if it is on."""
+    return next((m for m in machines() if m.folder.name == name), None)
+
+
+def machines() -> tuple[Machine, ...]:
+    """Those that are on and have their folder in edgec's cache."""
+    found = []
+    for folder in sorted(p for p in cache_dir("machines").iterdir() if p.is_dir()):
+        if state := Machine(folder, Settings()).state:
+            machine = Machine(folder, state.settings)
+            if machine.running:
+                found.append(machine)
+    return tuple(found)
+
+
+def start(settings: Settings, name: str | None = None, fresh: bool = False, progress: Progress = _silent) -> Machine:
+    """Boots a machine that goes on when this program ends.  name: its board's by default."""
+    name = name or settings.board
+    if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,40}", name):
+        raise InputError(f'"{name}" is no name for a machine', hint="use a-z, 0-9 and -")
+    _hardware(settings.board)
+    machine = Machine(cache_dir("machines", name), settings)
+    machine.start(fresh, progress)
+    return machine
+
+
+@contextmanager
+def boot(
+    board: str = "pi4", baud: int | None = None, icount: bool = False, folder: Path | None = None, fresh: bool = False
+) -> Iterator[Machine]:
+    """A machine that is on in a `with` block.  folder: where its disk stays (default: by board, in edgec's cache)."""
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+    machine = Machine(folder or cache_dir("machines", board), Settings(board, baud, icount))
+    machine.start(fresh)
+    try:
+        yield machine
+    finally:
+        machine.stop()
+
+
+def _hardware(board: str) -> tuple[str, str]:
+    """QEMU's name of a board's CPU, and the board's model.  Raises InputError for a board that cannot be emulated."""
+    facts = Board.load(board)
+    cpus = [t.qemu_cpu for t in facts.targets if t.name == "linux-aarch64"]
+    if not cpus or board == "host":
+        raise InputError(f"{board} cannot be emulated as a whole machine", hint="use pi4, for example")
+    return cpus[0], facts.model
+
+
+def _answers(port: int) -> bool:
+    """QEMU accepts at once; only the guest's sshd says who it is."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), 1) as s:
+            s.settimeout(3)
+            return s.recv(4) == b"SSH-"
+    except OSError:
+        return False

@@ -1,0 +1,76 @@
+"""QEMU's command line for a whole machine, and how it is started."""
+
+from __future__ import annotations
+
+import re
+import socket
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from edgec_runtime import ToolError
+
+from .image import Image
+from .programs import program
+
+CPUS = 2
+
+
+@dataclass(frozen=True)
+class Started:
+    """A machine that was switched on: QEMU's process, its pty and the port that leads to sshd."""
+
+    pid: int
+    pty: str
+    port: int
+
+
+def launch(image: Image, disk: Path, cpu: str, memory: int, icount: bool, port: int | None) -> Started:
+    """Switches a machine on.  memory: MiB.  port: the one it had before, taken again if it is free.
+
+    The process is nobody's child and writes the console's text to console.log beside the disk.  Raises ToolError.
+    """
+    said = ""
+    for chosen in (port or free_port(), free_port(), free_port()):
+        pid_file = disk.with_name("qemu.pid")
+        pid_file.unlink(missing_ok=True)
+        command = [program("qemu-system-aarch64"), *arguments(image, disk, cpu, memory, icount, chosen)]
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace")
+        said = (done.stdout + done.stderr).strip()
+        pty = re.search(r"redirected to (/dev/\S+)", said)
+        if done.returncode == 0 and pty:
+            return Started(int(pid_file.read_text()), pty[1], chosen)
+        if "forward" not in said:
+            break
+    raise ToolError(f"qemu-system-aarch64 does not start: {said[-400:] or 'no message'}", hint="see that 1 GB is free")
+
+
+def arguments(image: Image, disk: Path, cpu: str, memory: int, icount: bool, port: int) -> list[str]:
+    """What follows the program's name."""
+    folder = disk.parent
+    return [
+        *("-M", "virt,gic-version=2", "-cpu", cpu, "-m", str(memory), "-nodefaults", "-no-user-config"),
+        # counted instructions need one thread for all CPUs
+        *("-accel", "tcg,thread=single" if icount else "tcg,thread=multi", "-smp", "1" if icount else str(CPUS)),
+        *(("-icount", "shift=0,sleep=on") if icount else ()),
+        *("-display", "none", "-monitor", "none", "-daemonize", "-pidfile", str(folder / "qemu.pid")),
+        *("-kernel", str(image.kernel), "-initrd", str(image.initrd)),
+        *("-append", "console=ttyAMA0,115200 quiet panic=1"),
+        *("-chardev", f"pty,id=console,logfile={_escaped(folder / 'console.log')}", "-serial", "chardev:console"),
+        *("-drive", f"file={_escaped(disk)},format=raw,if=none,id=disk", "-device", "virtio-blk-pci,drive=disk"),
+        *("-netdev", f"user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:{port}-:22"),
+        *("-device", "virtio-net-pci,netdev=net,romfile=", "-device", "virtio-rng-pci"),
+    ]
+
+
+def _escaped(path: Path) -> str:
+    """In an option of QEMU a comma is written twice."""
+    return str(path).replace(",", ",,")
+
+
+def free_port() -> int:
+    """A port of the loopback interface that nobody has now."""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port: int = s.getsockname()[1]
+        return port

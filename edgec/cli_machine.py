@@ -1,0 +1,118 @@
+"""The verbs of whole emulated machines: boot, status and stop, of `edgec devices`."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import click
+
+from edgec.errors import InputError, UnsupportedError, did_you_mean
+
+if TYPE_CHECKING:
+    from edgec_devices.machine import Machine
+
+_JSON = click.option("--json", "as_json", is_flag=True, help="machine-readable, to standard output")
+_NAME = click.argument("name", required=False)
+
+
+@click.command()
+@click.argument("url", metavar="emulated:BOARD")
+@click.option("--whole", is_flag=True, help="the whole machine: Debian with a serial console, sshd and a disk")
+@click.option("--name", help="several machines of one board side by side (default: the board)")
+@click.option("--baud", type=click.IntRange(300, 4_000_000), help="speed of the serial line (default: no limit)")
+@click.option("--icount", is_flag=True, help="count the guest's time by instructions: its latencies repeat")
+@click.option("--memory", type=click.IntRange(256, 8192), default=512, show_default=True, metavar="MiB")
+@click.option("--fresh", is_flag=True, help="with a new disk")
+@_JSON
+def boot(
+    url: str,
+    whole: bool,
+    name: str | None,
+    baud: int | None,
+    icount: bool,
+    memory: int,
+    fresh: bool,
+    as_json: bool,
+) -> None:
+    """Boot an emulated board as a whole machine; it runs until it is stopped."""
+    module = _module()
+    kind, _, board = url.partition(":")
+    if kind != "emulated" or not board:
+        raise InputError(f'"{url}" cannot be booted', hint="for example emulated:pi4 --whole")
+    if not whole:
+        raise InputError(f"{url} alone needs no booting: a program is emulated, no machine", hint="add --whole")
+    settings = module.Settings(board, baud, icount, memory)
+    machine = module.start(settings, name, fresh, lambda text: click.echo(f"{text} …", err=True))
+    _show([machine], as_json)
+
+
+@click.command()
+@_NAME
+@_JSON
+def status(name: str | None, as_json: bool) -> None:
+    """Show the emulated machines that are on, and how to reach them."""
+    machines = [_find(name)] if name else _all()
+    _show(machines, as_json)
+
+
+@click.command()
+@_NAME
+@click.option("--all", "every", is_flag=True, help="stop all of them")
+def stop(name: str | None, every: bool) -> None:
+    """Stop emulated machines.  Their disks are kept."""
+    machines = _all()
+    if not every and not name and len(machines) != 1:
+        names = " or ".join(m.folder.name for m in machines)
+        raise InputError(f"{len(machines)} machines are on", hint=f"say which: {names}" if names else "boot one first")
+    for machine in [_find(name)] if name else machines:
+        machine.stop()
+        click.echo(f"{machine.folder.name} is off; its disk is {machine.folder}", err=True)
+
+
+MACHINE_VERBS: tuple[click.Command, ...] = (boot, status, stop)
+
+
+def _module() -> ModuleType:
+    if sys.platform != "linux":
+        raise UnsupportedError(
+            f"whole machines are emulated on Linux, and this is {sys.platform}", hint="emulated:pi4 needs no machine"
+        )
+    return importlib.import_module("edgec_devices.machine")
+
+
+def _all() -> list[Machine]:
+    return list(_module().machines())
+
+
+def _find(name: str) -> Machine:
+    """By name, or as it was booted: emulated:pi4."""
+    machines = {m.folder.name: m for m in _all()}
+    key = name.partition(":")[2] or name
+    if key not in machines:
+        hint = f"there are {', '.join(machines)}" if machines else f"edgec devices boot emulated:{key} --whole"
+        raise InputError(f'no emulated machine "{key}" is on{did_you_mean(key, machines)}', hint=hint)
+    return machines[key]
+
+
+def _show(machines: list[Machine], as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps([m.facts() for m in machines], indent=1))
+    elif not machines:
+        click.echo("no emulated machine is on", err=True)
+    for machine in () if as_json else machines:
+        click.echo("\n".join(_lines(machine)))
+
+
+def _lines(machine: Machine) -> list[str]:
+    facts, module = machine.facts(), _module()
+    return [
+        f"{facts['name']}: {facts['model']}, booted in {facts['boot_seconds']} s, process {facts['pid']}",
+        f"  serial  {facts['serial_url']}   user {module.USER}, password {module.PASSWORD}",
+        f"  ssh     {facts['ssh_url']}   with  Include {facts['ssh_config']}  at the top of ~/.ssh/config",
+        f"  by hand ssh -F {facts['ssh_config']} {machine.alias}",
+        f"  console {facts['console_log']}",
+    ]

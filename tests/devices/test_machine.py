@@ -1,0 +1,182 @@
+"""The whole emulated machine: booted, logged in to over ssh and serial, restarted, cut off, and bundles put on it."""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from edgec_devices import device_for
+from edgec_devices.flash import flash, rollback, status
+from edgec_devices.machine import PASSWORD, USER, Machine, boot
+from edgec_runtime import Bundle, ToolError, write_bundle
+
+from tests.runtime import tiny_model
+
+pytestmark = [pytest.mark.pi, pytest.mark.slow]
+LINKS = ("ssh", "serial")
+
+
+def booted(folder: Path) -> Iterator[Machine]:
+    try:
+        with boot("pi4", folder=folder) as machine:
+            yield machine
+    except ToolError as e:
+        if "apt-get" in str(e.hint):
+            pytest.skip(f"no emulated machine: {e}")
+        raise
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+    yield from booted(tmp_path_factory.mktemp("machine"))
+
+
+@pytest.fixture(scope="module")
+def bundles(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Two versions of the tiny model for aarch64; the second has another file in it."""
+    folder = tmp_path_factory.mktemp("bundles")
+    program = tiny_model.build_program(folder, "linux-aarch64")
+    for name in ("one", "two"):
+        manifest, files = tiny_model.parts(None, {"linux-aarch64": program})
+        write_bundle(folder / f"{name}.edgec", manifest, {**files, "report/version.txt": name.encode()})
+    return folder / "one.edgec", folder / "two.edgec"
+
+
+@pytest.fixture
+def url(machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
+    """URLs by link, after what a person sets up: Include in ~/.ssh/config, user and password of the console."""
+    wrapper = tmp_path / "bin" / "ssh"  # OpenSSH finds ~/.ssh by the user's entry in passwd, whatever HOME says
+    wrapper.parent.mkdir()
+    wrapper.write_text(f'#!/bin/sh\nexec {shutil.which("ssh")} -F "{machine.ssh_config}" "$@"\n')
+    wrapper.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{wrapper.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("EDGEC_SERIAL_USER", USER)
+    monkeypatch.setenv("EDGEC_SERIAL_PASSWORD", PASSWORD)
+    return lambda link: machine.ssh_url if link == "ssh" else machine.serial_url
+
+
+def console(machine: Machine, *typed: tuple[str, str], seconds: float = 60.0) -> str:
+    """What the console says: each of `typed` is awaited (a regular expression) and answered."""
+    line = os.open(machine.folder / "serial", os.O_RDWR | os.O_NOCTTY)
+    try:
+        said, seen, end = "", 0, time.monotonic() + seconds
+        os.write(line, b"\r")
+        for expected, answer in typed:
+            while not (found := re.search(expected, said[seen:])):
+                assert time.monotonic() < end, f"{expected} is not in {said!r}"
+                if select.select([line], [], [], 0.5)[0]:
+                    said += os.read(line, 4096).decode(errors="replace")
+            seen += found.end()
+            time.sleep(0.5)
+            os.write(line, answer.encode())
+        return said
+    finally:
+        os.close(line)
+
+
+def test_the_board_is_a_pi_with_debian_and_python(machine: Machine) -> None:
+    state = machine.state
+    assert state is not None
+    assert state.boot_seconds is not None
+    assert state.boot_seconds < 120
+    assert re.fullmatch(r"Python 3\.\d+\.\d+\s*", machine.run("python3 -V"))
+    assert machine.run("cat /proc/device-tree/model").startswith("Raspberry Pi 4")
+    assert machine.run("uname -m").strip() == "aarch64"
+    assert "0xd08" in machine.run("cat /proc/cpuinfo"), "not a Cortex-A72"
+    assert machine.run("systemctl is-system-running").strip() == "running"
+    assert machine.run("sudo id -u").strip() == "0"
+    for absent in ("numpy", "pip", "edgec_runtime"):
+        assert machine.run(f"python3 -c 'import {absent}' 2>&1 || true").strip().endswith(f"No module named '{absent}'")
+
+
+def test_the_console_asks_for_user_and_password(machine: Machine) -> None:
+    said = console(
+        machine,
+        ("login: ", f"{USER}\r"),
+        ("Password: ", "wrong\r"),
+        ("Login incorrect", ""),
+        ("login: ", f"{USER}\r"),
+        ("Password: ", f"{PASSWORD}\r"),
+        (r"\$ ", "python3 -V\r"),
+        (r"Python 3\.\d+", "exit\r"),
+        ("login: ", ""),
+    )
+    assert f"Password: {PASSWORD}" not in said, "the password is echoed"
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_a_bundle_is_flashed_run_and_rolled_back(
+    link: str, url: Callable[[str], str], bundles: tuple[Path, Path]
+) -> None:
+    to = url(link)
+    app = f"by-{link}"
+    first = flash(bundles[0], [to], health="p95<=5s", app=app)[0]
+    assert first.ok, first
+    assert "slot a, p95 " in first.what
+    second = flash(bundles[1], [to], app=app)[0]
+    assert second.ok, second
+    assert second.sent < first.sent, "what both versions have was sent twice"
+    too_slow = flash(bundles[0], [to], health="p95<=1us", app=app)[0]
+    assert not too_slow.ok
+    facts = status([to])[0].facts
+    assert facts is not None
+    assert facts["target"] == "linux-aarch64"
+    assert "Debian" in facts["os"]
+    assert {a["app"]: a["active"] for a in facts["apps"]}[app] == "b"
+    assert rollback([to], app)[0].what == f"{app} is back on slot a"
+    image = tiny_model.image(7)
+    found = device_for(to).run(Bundle.open(bundles[0]), {"image": image})
+    for name, expected in tiny_model.reference(image).items():
+        np.testing.assert_array_equal(found[name], expected)
+
+
+def test_files_outlive_a_reboot_and_what_was_synced_a_power_cut(machine: Machine) -> None:
+    state = machine.state
+    machine.run("echo before > reboot")
+    machine.reboot()
+    assert machine.run("cat reboot") == "before\n"
+    assert machine.state == state, "a reboot is not a new start"
+    machine.run("echo safe > synced && sync synced . && echo lost > unsynced")
+    machine.power_cut()
+    assert not machine.running
+    machine.start()
+    assert machine.run("cat synced") == "safe\n"
+    # written by the system within half a minute, if at all: the cut was sooner
+    assert machine.run("cat unsynced 2>/dev/null || true") == ""
+
+
+def test_stop_leaves_no_process_and_a_paced_line_is_slow(machine: Machine, tmp_path: Path) -> None:
+    folder = tmp_path / "slow"
+    folder.mkdir()
+    with boot("pi3", baud=9600, icount=True, folder=folder) as slow:
+        assert "0xd03" in slow.run("cat /proc/cpuinfo"), "not a Cortex-A53"
+        began = time.monotonic()
+        console(
+            slow,
+            ("login: ", f"{USER}\r"),
+            ("Password: ", f"{PASSWORD}\r"),
+            (r"\$ ", "seq 600; echo do''ne\r"),
+            ("done", ""),
+        )
+        assert time.monotonic() - began > 2000 / 960
+        assert len(processes(folder)) == 2
+    assert processes(folder) == []
+    assert machine.running, "another machine was ended"
+
+
+def processes(folder: Path) -> list[str]:
+    """Command lines of running processes that name the folder."""
+    lines = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            lines.append(path.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+        except OSError:
+            continue
+    return [line for line in lines if str(folder) in line]
