@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import select
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -50,13 +49,9 @@ def bundles(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 @pytest.fixture
-def url(machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
-    """URLs by link, after what a person sets up: Include in ~/.ssh/config, user and password of the console."""
-    wrapper = tmp_path / "bin" / "ssh"  # OpenSSH finds ~/.ssh by the user's entry in passwd, whatever HOME says
-    wrapper.parent.mkdir()
-    wrapper.write_text(f'#!/bin/sh\nexec {shutil.which("ssh")} -F "{machine.ssh_config}" "$@"\n')
-    wrapper.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{wrapper.parent}:{os.environ['PATH']}")
+def url(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
+    """URLs by link, after what a person sets up: the machine's ssh configuration, user and password of the console."""
+    monkeypatch.setenv("EDGEC_SSH_CONFIG", str(machine.ssh_config))
     monkeypatch.setenv("EDGEC_SERIAL_USER", USER)
     monkeypatch.setenv("EDGEC_SERIAL_PASSWORD", PASSWORD)
     return lambda link: machine.ssh_url if link == "ssh" else machine.serial_url

@@ -1,7 +1,11 @@
-"""ssh://[user@]host[:port] - the system's OpenSSH, so ~/.ssh/config, agents and jump hosts work as they do by hand."""
+"""ssh://[user@]host[:port] - the system's OpenSSH, so ~/.ssh/config, agents and jump hosts work as they do by hand.
+
+EDGEC_SSH_CONFIG names another configuration file, as ssh's -F does.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
 from urllib.parse import urlsplit
 
@@ -66,7 +70,8 @@ class SshStream(PipeStream):
         options = [f"ConnectTimeout={CONNECT_S}", "ServerAliveInterval=5", "ServerAliveCountMax=3"]
         if not (ask and sys.stdin.isatty()):
             options.append("BatchMode=yes")
-        command = ["ssh", "-T", *(word for o in options for word in ("-o", o))]
+        config = os.environ.get("EDGEC_SSH_CONFIG")
+        command = ["ssh", *(["-F", config] if config else []), "-T", *(word for o in options for word in ("-o", o))]
         command += [*(["-p", str(port)] if port else []), *(["-l", user] if user else []), host]
         super().__init__(url, [*command, f'exec python3 -u -c "{bootstrap()[0]}"'])
         at = f"{user}@{host}" if user else host
