@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 FIXTURES := build/venv-fixtures
 
-.PHONY: setup system demo test check lint types fast models-table partition-table cost-table fixtures clean
+.PHONY: setup system demo test check lint types fast models-table partition-table cost-table faults fixtures clean
 
 setup: system $(STAMP)
 
@@ -47,6 +47,12 @@ partition-table: setup
 
 cost-table: setup
 	$(BIN)/python -m tests.tables.cost_table
+
+# 2,000 broken flashes, each seed printed when it goes wrong; make faults SEED=100 CASES=50 runs others
+SEED ?= 0
+CASES ?= 2000
+faults: setup
+	$(BIN)/python -m tests.devices.faults --cases $(CASES) --seed $(SEED)
 
 fixtures:
 	$(PYTHON) -m venv $(FIXTURES)

@@ -14,7 +14,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from edgec_devices.device import BenchResult
-    from edgec_devices.doctor import Report as Findings
+    from edgec_devices.findings import Report as Findings
     from edgec_partitioner.explain import Report
 
     from edgec.compiler import Compiled
@@ -90,11 +90,14 @@ def bench(bundle: PathLike, on: str = "local:", runs: int = 50) -> BenchResult:
         return device_for(on).bench(opened, runs)
 
 
-def doctor() -> Findings:
-    """What this machine has and lacks, with a command to type for each finding."""
+def doctor(on: str | None = None, ask: bool = False) -> Findings:
+    """What this machine, or a device ("ssh://pi@host", …), has and lacks, with a command to type for each finding.
+
+    ask: a person is there to type a password.  Raises errors.EdgecError when the device cannot be reached.
+    """
     from edgec_devices.doctor import examine
 
-    return examine()
+    return examine(on, ask)
 
 
 def _options(

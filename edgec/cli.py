@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import edgec
+from edgec import cli_devices, cli_machine, cli_package
 from edgec.errors import EdgecError, InputError, did_you_mean
 
 if TYPE_CHECKING:
@@ -170,10 +171,11 @@ def bench(bundle: Path, device: str, runs: int, as_json: bool) -> None:
 
 
 @cli.command()
+@click.option("--on", "device", metavar="URL", help="a device: ssh://pi@host, serial:///dev/ttyUSB0, local:")
 @click.option("--json", "as_json", is_flag=True, help="machine-readable, to standard output")
-def doctor(as_json: bool) -> None:
-    """Look at this machine: interpreters, compilers, emulators, a Coral stick; one command to type for each finding."""
-    report = edgec.doctor()
+def doctor(device: str | None, as_json: bool) -> None:
+    """Look at this machine or a device: system, interpreters, Edge TPU, power; one command to type for each finding."""
+    report = edgec.doctor(device, ask=sys.stdin.isatty())
     click.echo(json.dumps(report.to_json(), indent=1) if as_json else report.table())
     if not report.ok:
         sys.exit(1)
@@ -194,6 +196,38 @@ def demo(target: str, out: Path, photo: Path | None) -> None:
     from edgec.demo import run_demo
 
     run_demo(target, out, photo, click.echo)
+
+
+def _add_verbs() -> None:
+    """Those of the other files.  `edgec devices` is a list by itself, and has verbs of its own."""
+    for verb in (*cli_devices.VERBS, *cli_package.VERBS):
+        cli.add_command(verb)
+    listing = cli_devices.devices
+    cli.add_command(
+        _Verbs(
+            listing.name,
+            {verb.name or "": verb for verb in cli_machine.MACHINE_VERBS},
+            invoke_without_command=True,
+            callback=_unless_a_verb(listing),
+            params=listing.params,
+            help=listing.help,
+        )
+    )
+
+
+def _unless_a_verb(command: click.Command) -> Callable[..., Any]:
+    """A group's callback: the command, if no verb of the group follows."""
+
+    @click.pass_context
+    def call(context: click.Context, /, **options: Any) -> Any:
+        if context.invoked_subcommand is None and command.callback:
+            return command.callback(**options)
+        return None
+
+    return call
+
+
+_add_verbs()
 
 
 def _options(

@@ -34,20 +34,43 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="machine-readable, 
 @_APP
 @_JSON
 @click.option("--health", metavar="'p95<=40ms'", help="a latency that must be kept on the device, or the old one stays")
+@click.option("--service", is_flag=True, help="systemd runs it from then on, and again when it fails")
+@click.option(
+    "--with-runtime", is_flag=True, help="edgec-runtime too, unpacked beside the bundle; nothing is installed"
+)
+@click.option(
+    "--wheel",
+    "wheels",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="with the runtime, for example LiteRT's .whl",
+)
 @click.option("-q", "--quiet", is_flag=True, help="print nothing but errors")
-def flash(bundle: Path, urls: Sequence[str], app: str | None, as_json: bool, health: str | None, quiet: bool) -> None:
+def flash(
+    bundle: Path,
+    urls: Sequence[str],
+    app: str | None,
+    as_json: bool,
+    health: str | None,
+    service: bool,
+    with_runtime: bool,
+    wheels: Sequence[Path],
+    quiet: bool,
+) -> None:
     """Put a bundle on devices: only what differs is sent, checked there, and switched to at once."""
     from edgec_devices.flash import flash as flash_all
+    from edgec_devices.pushing import Wheel
 
-    targets = _split(urls)
+    pushed = [Wheel.of(path) for path in wheels] if with_runtime or wheels else None
+    targets = split_urls(urls)
     progress = _Progress(not quiet and sys.stderr.isatty())
     try:
         outcomes = flash_all(
-            bundle, targets, health, app, progress.report, ask=len(targets) == 1 and sys.stdin.isatty()
+            bundle, targets, health, app, progress.report, len(targets) == 1 and sys.stdin.isatty(), service, pushed
         )
     finally:
         progress.clear()
-    _finish(outcomes, as_json, quiet)
+    finish(outcomes, as_json, quiet)
 
 
 @click.command()
@@ -58,8 +81,8 @@ def rollback(urls: Sequence[str], app: str | None, as_json: bool) -> None:
     """Go back to the version before the last flash."""
     from edgec_devices.flash import rollback as rollback_all
 
-    targets = _split(urls)
-    _finish(rollback_all(targets, app, ask=len(targets) == 1 and sys.stdin.isatty()), as_json)
+    targets = split_urls(urls)
+    finish(rollback_all(targets, app, ask=len(targets) == 1 and sys.stdin.isatty()), as_json)
 
 
 @click.command()
@@ -69,13 +92,13 @@ def status(urls: Sequence[str], as_json: bool) -> None:
     """Show what devices are and which versions they have."""
     from edgec_devices.flash import status as status_all
 
-    targets = _split(urls)
+    targets = split_urls(urls)
     outcomes = status_all(targets, ask=len(targets) == 1 and sys.stdin.isatty())
     if not as_json:
         for outcome in outcomes:
             if outcome.facts:
                 click.echo("\n".join(_facts(outcome.url, outcome.facts)))
-    _finish(outcomes if as_json else [o for o in outcomes if not o.ok], as_json)
+    finish(outcomes if as_json else [o for o in outcomes if not o.ok], as_json)
 
 
 @click.command()
@@ -95,11 +118,12 @@ def devices(as_json: bool, probe: bool) -> None:
 VERBS: tuple[click.Command, ...] = (flash, rollback, status, devices)
 
 
-def _split(urls: Iterable[str]) -> list[str]:
+def split_urls(urls: Iterable[str]) -> list[str]:
+    """Of `--to a,b --to c`."""
     return [u.strip() for text in urls for u in text.split(",") if u.strip()]
 
 
-def _finish(outcomes: Sequence[Outcome], as_json: bool, quiet: bool = False) -> None:
+def finish(outcomes: Sequence[Outcome], as_json: bool, quiet: bool = False) -> None:
     """The table of many, the line of one; what went wrong in full; exit code 1, or 2 if all of it is the caller's."""
     if as_json:
         click.echo(json.dumps([_as_json(o) for o in outcomes], indent=1))

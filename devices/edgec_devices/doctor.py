@@ -1,75 +1,43 @@
-"""Looks at this machine and says what is there, what is not, and what to type about it."""
+"""Looks at this machine, or at a device behind a link: what is there, what is not, and what to type about it.
+
+Both have the same collector (edgec_runtime/facts.py) and the same judge (findings.py); what only a machine that
+compiles needs is looked at here.
+"""
 
 from __future__ import annotations
 
 import importlib.metadata
-import importlib.util
 import os
 import platform
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
-from ctypes.util import find_library
-from dataclasses import dataclass
-from pathlib import Path
 
 from edgec_runtime import EdgecError
 from edgec_runtime.cache import cache_dir
-from edgec_runtime.interpreters import MODULES
-from edgec_runtime.session import machine_target
+from edgec_runtime.facts import collect, edgetpus_here
 
+from edgec_devices.findings import EDGETPU_STATES, Facts, Finding, Report, judge
 from edgec_devices.plugin import host_compilers
+from edgec_devices.protocol import Connection
+from edgec_devices.stream import stream_for
 
-USB_DEVICES = Path("/sys/bus/usb/devices")
-CORAL_PCIE = Path("/dev/apex_0")
-CORAL_IDS = {
-    "1a6e:089a": "before its first inference (Global Unichip)",
-    "18d1:9302": "in use or used since it was plugged in (Google)",
-}
+HOST_PYTHON, DEVICE_PYTHON = (3, 11), (3, 9)
+LOOK_S = 240.0  # slow boards import numpy and an interpreter, twice
 FREE_BYTES = 1 << 30
 
 
-@dataclass(frozen=True)
-class Finding:
-    """status: "ok", "warn" (something optional is missing) or "bad" (edgec cannot work).  fix: one command, or ""."""
+def examine(url: str | None = None, ask: bool = False) -> Report:
+    """Looks at everything.  url: a device; default is this machine, with what it compiles with.
 
-    name: str
-    status: str
-    seen: str
-    fix: str = ""
-
-
-@dataclass(frozen=True)
-class Report:
-    """All findings about this machine."""
-
-    findings: tuple[Finding, ...]
-
-    @property
-    def ok(self) -> bool:
-        """Nothing is bad: edgec works here, if not with everything."""
-        return all(f.status != "bad" for f in self.findings)
-
-    def table(self) -> str:
-        """One line per finding, and under it what to type."""
-        width = max((len(f.name) for f in self.findings), default=0)
-        lines = []
-        for f in self.findings:
-            lines.append(f"{f.status:4}  {f.name:{width}}  {f.seen}")
-            if f.fix:
-                lines.append(f"{'':4}  {'':{width}}  → {f.fix}")
-        return "\n".join(lines)
-
-    def to_json(self) -> dict[str, object]:
-        """For `--json`."""
-        return {"ok": self.ok, "findings": [dict(vars(f)) for f in self.findings]}
-
-
-def examine() -> Report:
-    """Looks at everything.  A check that fails is a finding too."""
-    found: list[Finding] = []
+    A check that fails is a finding too.  Raises InputError or DeviceError when the device cannot be reached.
+    """
+    if url is not None:
+        with Connection(stream_for(url, ask)) as connection:
+            facts: Facts = connection.request("facts", limit=LOOK_S)[0]["facts"]
+        return Report(tuple(judge(facts, DEVICE_PYTHON)), url)
+    found = list(judge(local_facts(), HOST_PYTHON))
     for check in CHECKS:
         try:
             found += check()
@@ -78,46 +46,27 @@ def examine() -> Report:
     return Report(tuple(found))
 
 
-def _python() -> Iterator[Finding]:
-    ok = sys.version_info >= (3, 11)
-    fix = "" if ok else "python3.11 -m venv .venv"
-    yield Finding("Python", "ok" if ok else "bad", f"{platform.python_version()} on {machine_target()}", fix)
+def local_facts() -> Facts:
+    """Of this machine, and of the folder where `local:` puts bundles."""
+    return collect(os.path.expanduser(os.environ.get("EDGEC_ROOT") or "~/.edgec"))
 
 
-def _version(distribution: str) -> str | None:
+def edgetpus() -> list[str]:
+    """The Edge TPUs of this machine, in words."""
+    usb, pcie = edgetpus_here()
+    return [f"on USB, {EDGETPU_STATES[s['id']]}" for s in usb] + [f"on PCIe, {path}" for path in pcie]
+
+
+def version(distribution: str) -> str | None:
+    """Of an installed package."""
     try:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
         return None
 
 
-def _numpy() -> Iterator[Finding]:
-    version = _version("numpy")
-    yield Finding("numpy", "ok" if version else "bad", version or "missing", "" if version else "pip install numpy")
-
-
-def _interpreters() -> Iterator[Finding]:
-    there = [f"{name} {_version(dist) or '?'}" for name, dist in _distributions() if _importable(MODULES[name])]
-    if there:
-        yield Finding("TFLite interpreter", "ok", ", ".join(there))
-    else:
-        seen = "none; bundles run as C, but not on the Edge TPU"
-        yield Finding("TFLite interpreter", "warn", seen, "pip install ai-edge-litert")
-
-
-def _distributions() -> list[tuple[str, str]]:
-    return [(name, module.split(".")[0].replace("_", "-")) for name, module in MODULES.items()]
-
-
-def _importable(module: str) -> bool:
-    try:
-        return importlib.util.find_spec(module) is not None
-    except (ImportError, ValueError):
-        return False
-
-
 def _compilers() -> Iterator[Finding]:
-    zig = _version("ziglang")
+    zig = version("ziglang")
     fix = "" if zig else "pip install ziglang"
     yield Finding("zig (compiles for the boards)", "ok" if zig else "bad", zig or "missing", fix)
     found = host_compilers()
@@ -151,81 +100,12 @@ def _edgetpu_compiler() -> Iterator[Finding]:
     yield Finding("edgetpu_compiler", "warn", seen, "sudo apt-get install edgetpu-compiler")
 
 
-def _libedgetpu() -> Iterator[Finding]:
-    library = find_library("edgetpu")
-    if library:
-        yield Finding("libedgetpu", "ok", library)
-    else:
-        seen = "missing; no Coral stick can be used here (in Google's apt repository, see coral.ai/software)"
-        yield Finding("libedgetpu", "warn", seen, "sudo apt-get install libedgetpu1-std")
-
-
-def usb_ids(root: Path = USB_DEVICES) -> list[str]:
-    """vendor:product of what is plugged in."""
-    found = []
-    for vendor in sorted(root.glob("*/idVendor")):
-        try:
-            found.append(f"{vendor.read_text().strip()}:{(vendor.parent / 'idProduct').read_text().strip()}")
-        except OSError:
-            continue  # it was unplugged between the two reads
-    return found
-
-
-def _coral() -> Iterator[Finding]:
-    sticks = [CORAL_IDS[i] for i in usb_ids() if i in CORAL_IDS]
-    if CORAL_PCIE.exists():
-        sticks.append(f"on PCIe, {CORAL_PCIE}")
-    if sticks:
-        yield Finding("Coral Edge TPU", "ok", "; ".join(sticks))
-    else:
-        yield Finding("Coral Edge TPU", "warn", f"none: no USB {' or '.join(CORAL_IDS)}, no {CORAL_PCIE}", "lsusb")
-
-
-def _pycoral() -> Iterator[Finding]:
-    """Google never published its pycoral on PyPI; the package of that name there is someone else's."""
-    version = _version("pycoral")
-    # Looked up without importing it: it may be anything.
-    spec = importlib.util.find_spec("pycoral")
-    if version is None and spec is None:
-        return
-    folders = list(spec.submodule_search_locations or []) if spec else []
-    if any(Path(folder, "utils", "edgetpu.py").exists() for folder in folders):
-        yield Finding("pycoral", "ok", f"{version or '?'}, Google's; edgec does not need it")
-        return
-    seen = (
-        f"{version or '?'} is not Google's (no pycoral.utils.edgetpu): PyPI's package of that name is another project"
-    )
-    yield Finding("pycoral", "bad", seen, "pip uninstall pycoral")
-
-
-def _page_size() -> Iterator[Finding]:
-    size = os.sysconf("SC_PAGE_SIZE")
-    if size == 4096:
-        yield Finding("page size", "ok", "4096 bytes")
-    else:
-        # The Pi 5's default kernel; some prebuilt wheels and libedgetpu builds are linked for 4 KiB pages only.
-        seen = f"{size} bytes; some prebuilt libraries want 4096"
-        yield Finding("page size", "warn", seen, "add kernel=kernel8.img to /boot/firmware/config.txt and reboot")
-
-
-def _space() -> Iterator[Finding]:
+def _cache() -> Iterator[Finding]:
     folder = cache_dir()
     free = shutil.disk_usage(folder).free
     seen = f"{free / 2**30:.1f} GiB free in {folder}"
     enough = free >= FREE_BYTES
-    yield Finding("disk", "ok" if enough else "warn", seen, "" if enough else f"rm -r {folder}")
+    yield Finding("cache", "ok" if enough else "warn", seen, "" if enough else f"rm -r {folder}")
 
 
-CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (
-    _python,
-    _numpy,
-    _interpreters,
-    _compilers,
-    _qemu,
-    _edgetpu_compiler,
-    _libedgetpu,
-    _coral,
-    _pycoral,
-    _page_size,
-    _space,
-)
+CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (_compilers, _qemu, _edgetpu_compiler, _cache)

@@ -16,6 +16,7 @@ from edgec_runtime import DeviceError, EdgecError, InputError, Summary
 from edgec_runtime.errors import did_you_mean
 
 from edgec_devices.protocol import Connection
+from edgec_devices.pushing import Wheel, push
 from edgec_devices.stream import LinkLost, Stream, stream_for
 from edgec_devices.transfer import Recipe, Sending, send
 
@@ -23,6 +24,7 @@ ATTEMPTS = 3
 SIDE_BY_SIDE = 16
 CHECK_RUNS = 50
 CHECK_S = 300.0
+SERVICE_S = 300.0  # stopping a service may take systemd 90 s
 METRICS = ("min", "p50", "p90", "p95", "p99", "max", "mean")
 UNITS = {"": 1.0, "ms": 1.0, "us": 1e-3, "s": 1e3}
 _BUDGET = re.compile(r"\s*(\w+)\s*(<=?)\s*(\d+(?:\.\d*)?)\s*([a-z]*)\s*")
@@ -78,12 +80,15 @@ def flash(
     app: str | None = None,
     report: Callable[[str, Sending], None] = lambda url, sending: None,
     ask: bool = False,
+    service: bool = False,
+    wheels: Sequence[Wheel] | None = None,
 ) -> tuple[Outcome, ...]:
     """Puts a bundle on devices and makes it the active one; an outcome each, in order.
 
     health: a limit that the new program must keep on the device before it gets a slot; otherwise both slots stay as
-    they are.  report: called as bytes arrive.  Raises BundleError or InputError for what is wrong before any
-    device is touched; what a device refuses is in its outcome.
+    they are.  report: called as bytes arrive.  service: systemd runs the active slot from then on; a device that has
+    none is left as it is.  wheels: the runtime goes there too, and these.  Raises BundleError or InputError for what is
+    wrong before any device is touched; what a device refuses is in its outcome.
     """
     recipe, budget = Recipe.of(bundle, app), Budget.parse(health) if health else None
 
@@ -91,21 +96,29 @@ def flash(
         for attempt in range(ATTEMPTS):
             try:
                 with Connection(stream_for(url, ask)) as connection:
-                    return flash_one(connection, recipe, budget, lambda sending: report(url, sending))
+                    return flash_one(connection, recipe, budget, lambda sending: report(url, sending), service, wheels)
             except LinkLost:
                 if attempt + 1 == ATTEMPTS:
                     raise
                 time.sleep(1.0)
         raise AssertionError("not reached")
 
-    return _each(urls, one)
+    return each(urls, one)
 
 
 def flash_one(
-    connection: Connection, recipe: Recipe, budget: Budget | None, progress: Callable[[Sending], None]
+    connection: Connection,
+    recipe: Recipe,
+    budget: Budget | None,
+    progress: Callable[[Sending], None],
+    service: bool = False,
+    wheels: Sequence[Wheel] | None = None,
 ) -> Outcome:
     """The same on one connection.  Raises what goes wrong, with the old slot active."""
     url = connection.stream.url
+    if service:
+        connection.request("service", app=recipe.app, check=True)
+    pushed = "" if wheels is None else f", {push(connection, recipe.app, wheels)}"
     sent = send(connection, recipe, progress=progress)
     figures = (sent.sending.wire, sent.sending.seconds)
     said = ""
@@ -126,10 +139,27 @@ def flash_one(
             if not sent.same:
                 connection.request("discard", app=recipe.app)
             raise
-    if sent.same:
-        return Outcome(url, f"was there already, slot {sent.slot}{said}", None, *figures)
-    done, _ = connection.request("activate", app=recipe.app)
-    return Outcome(url, f"flashed, slot {done['active']}{said}", None, *figures)
+    what = f"was there already, slot {sent.slot}{pushed}{said}"
+    if not sent.same:
+        done, _ = connection.request("activate", limit=SERVICE_S, app=recipe.app)
+        what = f"flashed, slot {done['active']}{pushed}{said}{_service_trouble(done)}"
+    if service:
+        what += _start(connection, recipe.app)
+    return Outcome(url, what, None, *figures)
+
+
+def _start(connection: Connection, app: str) -> str:
+    """Has systemd run the active slot; what to say of it."""
+    done, _ = connection.request("service", limit=SERVICE_S, app=app)
+    ends = (
+        "" if done["lingers"] else "; it ends when its user logs out: sudo loginctl enable-linger $USER on the device"
+    )
+    return f", {Path(done['unit']).name} runs{ends}"
+
+
+def _service_trouble(done: dict[str, Any]) -> str:
+    """Of the answer to a switch: the application's service was to be restarted."""
+    return f"; its service still runs the other version: {done['service']}" if done.get("service") else ""
 
 
 def latency(connection: Connection, app: str, slot: str, runs: int = CHECK_RUNS) -> Summary:
@@ -142,9 +172,18 @@ def latency(connection: Connection, app: str, slot: str, runs: int = CHECK_RUNS)
 
 
 def execute(
-    connection: Connection, app: str, slot: str, runs: int, inputs: Sequence[bytes] = (), outputs: int = 0
+    connection: Connection,
+    app: str,
+    slot: str,
+    runs: int,
+    inputs: Sequence[bytes] = (),
+    outputs: int = 0,
+    session: bool = False,
 ) -> tuple[dict[str, Any], list[bytes]]:
-    """Runs a slot's program: its report (csrc/main.c --json) and the .npy files of its outputs.  inputs: .npy files."""
+    """Runs a slot's program: its report (csrc/main.c --json) and the .npy files of its outputs.  inputs: .npy files.
+
+    session: with the runtime that the device has, which uses the Edge TPU, instead.
+    """
     head, blob = connection.request(
         "run",
         b"".join(inputs),
@@ -154,6 +193,7 @@ def execute(
         runs=runs,
         inputs=[len(i) for i in inputs],
         outputs=outputs,
+        session=session,
     )
     url = connection.stream.url
     if head["status"] != 0:
@@ -177,10 +217,10 @@ def rollback(urls: Sequence[str], app: str | None = None, ask: bool = False) -> 
     def one(url: str) -> Outcome:
         with Connection(stream_for(url, ask)) as connection:
             name = app or _only_app(connection)
-            head, _ = connection.request("rollback", app=name)
-            return Outcome(url, f"{name} is back on slot {head['active']}")
+            head, _ = connection.request("rollback", limit=SERVICE_S, app=name)
+            return Outcome(url, f"{name} is back on slot {head['active']}{_service_trouble(head)}")
 
-    return _each(urls, one)
+    return each(urls, one)
 
 
 def status(urls: Sequence[str], ask: bool = False) -> tuple[Outcome, ...]:
@@ -193,7 +233,7 @@ def status(urls: Sequence[str], ask: bool = False) -> tuple[Outcome, ...]:
             facts.pop("id")
             return Outcome(url, f"{info['board'] or info['target']}, {info['os']}", facts=facts)
 
-    return _each(urls, one)
+    return each(urls, one)
 
 
 def _only_app(connection: Connection) -> str:
@@ -205,7 +245,7 @@ def _only_app(connection: Connection) -> str:
     return str(apps[0])
 
 
-def _each(urls: Sequence[str], one: Callable[[str], Outcome]) -> tuple[Outcome, ...]:
+def each(urls: Sequence[str], one: Callable[[str], Outcome]) -> tuple[Outcome, ...]:
     """Side by side; an error of one device is its outcome, so the others go on."""
     twice = {u for u in urls if urls.count(u) > 1}
     if twice or not urls:

@@ -12,7 +12,7 @@ from edgec_runtime import EdgecError, InputError
 from serial.tools.list_ports import comports
 
 from edgec_devices.boards import Board, boards
-from edgec_devices.doctor import CORAL_IDS, CORAL_PCIE, usb_ids
+from edgec_devices.doctor import edgetpus
 from edgec_devices.flash import status
 
 CONFIG = "edgec.toml"
@@ -57,9 +57,7 @@ def listing(folder: Path, probe: bool = False) -> tuple[Found, ...]:
     hosts = _asked(hosts)
     ports = _asked(ports) if probe else ports
     emulated = [Found(f"emulated:{b}", Board.load(b).model) for b in boards() if b != "host"]
-    sticks = [Found("", f"Coral Edge TPU on USB, {CORAL_IDS[i]}") for i in usb_ids() if i in CORAL_IDS]
-    if CORAL_PCIE.exists():
-        sticks.append(Found("", f"Coral Edge TPU on PCIe, {CORAL_PCIE}"))
+    sticks = [Found("", f"Coral Edge TPU {where}") for where in edgetpus()]
     return (Found("local:", "this machine"), *hosts, *ports, *emulated, *sticks)
 
 

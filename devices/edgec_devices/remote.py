@@ -13,6 +13,7 @@ from edgec_runtime.inputs import Array, check_inputs
 from edgec_devices.device import BenchResult, Device, Series
 from edgec_devices.flash import execute
 from edgec_devices.protocol import Connection
+from edgec_devices.pushing import has_runtime
 from edgec_devices.stream import Stream
 from edgec_devices.transfer import Recipe, send
 
@@ -35,7 +36,7 @@ class Remote(Device):
         report = self._execute(bundle, runs, inputs)[0]
         try:
             segments = tuple(
-                Series(s["name"], s["place"], tuple(ns / 1e6 for ns in s["ns"]), "measured, c")
+                Series(s["name"], s["place"], tuple(ns / 1e6 for ns in s["ns"]), f"measured, {s.get('backend', 'c')}")
                 for s in report["segments"]
             )
             total = Series("total", "", tuple(ns / 1e6 for ns in report["total"]), "measured")
@@ -55,7 +56,9 @@ class Remote(Device):
         recipe = Recipe.of(bundle.path)
         with Connection(self._open_stream()) as connection:
             slot = send(connection, recipe, scratch=True).slot
-            report, found = execute(connection, recipe.app, slot, runs, files, len(infos))
+            edgetpu = any(s.place == "edgetpu" for s in bundle.manifest.segments)
+            session = edgetpu and has_runtime(connection, recipe.app)
+            report, found = execute(connection, recipe.app, slot, runs, files, len(infos), session)
         outputs = {}
         for info, data in zip(infos, found, strict=True):
             try:

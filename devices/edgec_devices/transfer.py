@@ -14,7 +14,7 @@ from pathlib import Path
 
 from edgec_runtime import Bundle, BundleError
 
-from edgec_devices.protocol import Connection
+from edgec_devices.protocol import Connection, Head
 
 PIECE = 1 << 15
 SMALL = 512  # a smaller file costs more as a part with a hash than as glue
@@ -99,13 +99,45 @@ def send(
 
     scratch: it is not to become a slot, so any place that has it will do; otherwise only the active slot.
     """
-    start, hashing = clock(), 60.0 + len(recipe.data) / 1e6
-    what = {"sha256": recipe.sha256, "bytes": len(recipe.data), "parts": recipe.parts}
-    begun, _ = connection.request("begin", recipe.glue, hashing, app=recipe.app, recipe=what, scratch=scratch)
+    start = clock()
+    begun = _begin(connection, recipe, scratch)
     if "same" in begun:
         return Sent(str(begun["same"]), True, Sending(0, 0, 0, clock() - start))
+    total, wire = _send_lacking(connection, recipe, begun["lacks"], progress, clock, start)
+    installed, _ = connection.request("install", b"", _hashing_s(recipe), app=recipe.app)
+    sending = Sending(total, total, wire, clock() - start)
+    progress(sending)
+    return Sent(str(installed["slot"]), False, sending)
+
+
+def send_parts(
+    connection: Connection, recipe: Recipe, progress: Callable[[Sending], None] = lambda _: None
+) -> tuple[int, int]:
+    """Sends what the device lacks of anything, and no more.  Returns those bytes, and those on the line."""
+    begun = _begin(connection, recipe, False)
+    return _send_lacking(connection, recipe, begun["lacks"], progress, time.monotonic, time.monotonic())
+
+
+def _hashing_s(recipe: Recipe) -> float:
+    return 60.0 + len(recipe.data) / 1e6
+
+
+def _begin(connection: Connection, recipe: Recipe, scratch: bool) -> Head:
+    what = {"sha256": recipe.sha256, "bytes": len(recipe.data), "parts": recipe.parts}
+    return connection.request("begin", recipe.glue, _hashing_s(recipe), app=recipe.app, recipe=what, scratch=scratch)[0]
+
+
+def _send_lacking(
+    connection: Connection,
+    recipe: Recipe,
+    lacks: list[tuple[int, int, str]],
+    progress: Callable[[Sending], None],
+    clock: Callable[[], float],
+    start: float,
+) -> tuple[int, int]:
+    """From the last good byte of each part.  Returns bytes of the bundle and bytes on the line."""
     jobs = []
-    for index, there, sha256 in begun["lacks"]:
+    for index, there, sha256 in lacks:
         offset, size, _ = recipe.parts[index]
         good = sha256 == hashlib.sha256(recipe.data[offset : offset + there]).hexdigest()
         jobs.append((index, offset, there if good else 0, size))
@@ -120,7 +152,4 @@ def send(
             while under_way and under_way[0][0] <= wire - connection.backlog:
                 done += under_way.popleft()[1]
             progress(Sending(done, total, wire - connection.backlog, clock() - start))
-    installed, _ = connection.request("install", b"", hashing, app=recipe.app)
-    sending = Sending(total, total, wire, clock() - start)
-    progress(sending)
-    return Sent(str(installed["slot"]), False, sending)
+    return total, wire

@@ -18,8 +18,11 @@ import tempfile
 import time
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from edgec_runtime import facts
-from edgec_runtime.slots import SCRATCH, App, Disk, Plan, Refused, machine_target, refusal
+from edgec_runtime.facts import collect
+from edgec_runtime.slots import MODEL, SCRATCH, App, Disk, Plan, Refused, machine_target, refusal
+from edgec_runtime.trust import FOLDER, SYSTEM_FOLDER, Key, administered
+from edgec_runtime.units import Units
+from edgec_runtime.wheels import Site
 from edgec_runtime.wire import PROTOCOL, Delivery, pack, unpack
 
 VERSION = 1  # of the requests; raised with each that is added
@@ -35,17 +38,26 @@ class Service:
         self, root: str, disk: Optional[Disk] = None, execute: Execute = subprocess.run, sha: str = ""
     ) -> None:
         self.root, self.disk, self.execute = root, disk or Disk(), execute
+        self.units = Units(root, self.disk, execute)
         greeting = {"protocol": [PROTOCOL, PROTOCOL], "agent": VERSION, "sha256": sha}
         self.delivery = Delivery(True, json.dumps(greeting).encode())
         self.app: Optional[App] = None
 
     def receive(self, data: bytes, now: float) -> None:
         """Takes what the stream gave and does what it asks for."""
+        self.hear(data, now)
+        self.work()
+
+    def hear(self, data: bytes, now: float) -> None:
+        """Takes what the stream gave; what it asks for is done by work()."""
         session = self.delivery.session
         self.delivery.receive(data, now)
         if self.delivery.session != session:
             self.close()
             self._tune()
+
+    def work(self) -> None:
+        """Does what was asked for."""
         while self.delivery.messages:
             self._answer(self.delivery.messages.popleft())
 
@@ -109,7 +121,7 @@ class Service:
 
     def do_facts(self, head: Dict[str, Any], blob: bytes) -> Answer:
         """What this device has, for `edgec doctor`."""
-        return {"facts": facts.collect(self.root, execute=self.execute)}, b""
+        return {"facts": collect(self.root, execute=self.execute)}, b""
 
     def do_begin(self, head: Dict[str, Any], blob: bytes) -> Answer:
         """A bundle will come: which parts of it are lacking?  The blob is its glue."""
@@ -117,7 +129,8 @@ class Service:
         sha256 = head["recipe"].get("sha256")
         for slot in (app.active(), *((app.inactive(), SCRATCH) if head.get("scratch") else ())):
             state = app.whole(slot) if slot else None
-            if state and state["sha256"] == sha256:
+            if slot and state and state["sha256"] == sha256:
+                app.vouch(slot)
                 return {"same": slot}, b""
         return {"lacks": app.begin(Plan(head["recipe"], blob))}, b""
 
@@ -133,7 +146,8 @@ class Service:
 
     def do_activate(self, head: Dict[str, Any], blob: bytes) -> Answer:
         """Make what is in `try` the active version, in the other slot than the one before."""
-        return {"active": self._open(head).activate()}, b""
+        app = self._open(head)
+        return {"active": app.activate(), "service": self.units.refresh(app.name)}, b""
 
     def do_discard(self, head: Dict[str, Any], blob: bytes) -> Answer:
         """Throw away what is in `try`."""
@@ -142,7 +156,49 @@ class Service:
 
     def do_rollback(self, head: Dict[str, Any], blob: bytes) -> Answer:
         """Go back to the other slot."""
-        return {"active": self._open(head).rollback()}, b""
+        app = self._open(head)
+        return {"active": app.rollback(), "service": self.units.refresh(app.name)}, b""
+
+    def do_service(self, head: Dict[str, Any], blob: bytes) -> Answer:
+        """Have systemd run the active slot.  check: only whether it could."""
+        app = self._open(head, lock=not head.get("check"))
+        if head.get("check"):
+            self.units.check(app.name)
+            return {}, b""
+        if app.active() is None:
+            raise Refused("input", f"{app.name} has no active slot", "edgec flash")
+        return self.units.install(app.name), b""
+
+    def do_trust(self, head: Dict[str, Any], blob: bytes) -> Answer:
+        """From now on take only bundles that were signed with this key, or one that is trusted already."""
+        try:
+            key = Key.parse(blob.decode())
+        except ValueError as e:
+            raise Refused("input", f"the key cannot be read: {e}", "give the .pub file of edgec sign --new-key") from e
+        if administered():
+            what = f"on this device only the administrator's keys count, in {SYSTEM_FOLDER}"
+            raise Refused("input", what, f"sudo cp the key to {SYSTEM_FOLDER} on the device")
+        folder = os.path.join(self.root, FOLDER)
+        path = os.path.join(folder, f"{key.public.hex()[:16]}.pub")
+        self.disk.mkdir(folder)
+        self.disk.write(f"{path}.new", 0, key.line.encode())
+        self.disk.sync(f"{path}.new")
+        self.disk.rename(f"{path}.new", path)
+        self.disk.sync(folder)
+        return {"path": path, "fingerprint": key.fingerprint}, b""
+
+    def do_site(self, head: Dict[str, Any], blob: bytes) -> Answer:
+        """The wheels that an application has."""
+        site = Site(self._open(head, lock=False), self.execute)
+        return {"wheels": site.there(), "active": site.active()}, b""
+
+    def do_unpack(self, head: Dict[str, Any], blob: bytes) -> Answer:
+        """A wheel is here whole: unpack it.  It is not used yet."""
+        return {"wheel": Site(self._open(head), self.execute).unpack()}, b""
+
+    def do_adopt(self, head: Dict[str, Any], blob: bytes) -> Answer:
+        """Use these wheels, if they work together."""
+        return Site(self._open(head), self.execute).adopt(head["wheels"]), b""
 
     def do_status(self, head: Dict[str, Any], blob: bytes) -> Answer:
         """All applications and their slots."""
@@ -159,9 +215,14 @@ class Service:
         slot = head.get("slot") or app.active()
         if slot is None:
             raise Refused("input", f"{app.name} has no active slot", "edgec flash")
-        program = app.program(slot)
+        program, env = app.program(slot), None
+        start = [program]
+        if head.get("session"):
+            site = Site(app, self.execute)
+            site.check()
+            start, env = [sys.executable, "-m", "edgec_runtime", app.at(slot, MODEL)], site.environment(site.active())
         with tempfile.TemporaryDirectory(prefix="edgec-") as folder:
-            command = [program, "--runs", str(int(head.get("runs", 1))), "--json", "--output", folder]
+            command = [*start, "--runs", str(int(head.get("runs", 1))), "--json", "--output", folder]
             names: List[str] = []
             for size in head.get("inputs", []):
                 names.append(os.path.join(folder, f"input{len(names)}.npy"))
@@ -172,7 +233,12 @@ class Service:
                 command += ["--input", *names]
             try:
                 done = self.execute(
-                    command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, timeout=float(head["limit"])
+                    command,
+                    cwd=folder,
+                    env=env,
+                    stdin=subprocess.DEVNULL,
+                    capture_output=True,
+                    timeout=float(head["limit"]),
                 )
             except subprocess.TimeoutExpired:
                 what = f"the program did not end within {head['limit']:.0f} s"
@@ -203,20 +269,26 @@ def serve(source: int, sink: int, service: Service, idle: float = IDLE_S) -> Non
     """Until the stream ends, the host says goodbye, or nothing is heard for `idle` seconds."""
     heard = time.monotonic()
     while not service.delivery.closed:
-        out = service.delivery.poll(time.monotonic())
-        while out:
-            out = out[os.write(sink, out) :]
+        _write(sink, service.delivery.poll(time.monotonic()))
         now = time.monotonic()
         wait = min(service.delivery.wake(), heard + idle) - now
         if select.select([source], [], [], max(wait, 0.0))[0]:
             data = os.read(source, 1 << 16)
             if not data:
                 break
-            service.receive(data, now)
+            service.hear(data, now)
+            # Acknowledged before it is done, which may take longer than the host waits for a line that is silent.
+            _write(sink, service.delivery.poll(time.monotonic()))
+            service.work()
             if service.delivery.heard == now:
                 heard = time.monotonic()
         elif time.monotonic() - heard >= idle:
             break
+
+
+def _write(sink: int, out: bytes) -> None:
+    while out:
+        out = out[os.write(sink, out) :]
 
 
 def main(sha: str = "") -> None:

@@ -10,7 +10,6 @@ import contextlib
 import hashlib
 import json
 import os
-import re
 import stat
 import struct
 import tempfile
@@ -23,14 +22,12 @@ import numpy as np
 
 from .errors import BundleError
 from .manifest import SCHEMA, Manifest, check_manifest, parse_manifest
+from .slots import MAX_BUNDLE_BYTES, MAX_FILES, MAX_MANIFEST_BYTES, safe_name
+from .trust import MAX_SIGNATURE_BYTES, SIGNATURE, parse_signature
 
 MANIFEST = "manifest.json"
-MAX_FILES = 4096
-MAX_BUNDLE_BYTES = 2 << 30
-MAX_MANIFEST_BYTES = 16 << 20
 
 _DATE = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip can say
-_NAME = re.compile(r"[A-Za-z0-9_+@-][A-Za-z0-9_.+@-]*(/[A-Za-z0-9_+@-][A-Za-z0-9_.+@-]*)*")
 # What zipfile raises for a damaged file (NotImplementedError is a RuntimeError).
 _ZIP_TROUBLE = (zipfile.BadZipFile, struct.error, EOFError, OSError, ValueError, RuntimeError, KeyError)
 
@@ -50,14 +47,28 @@ def write_bundle(path: PathLike, manifest: Mapping[str, Any], files: Mapping[str
     full = dict(manifest)
     full["schema"] = SCHEMA
     full["files"] = {n: {"sha256": hashlib.sha256(files[n]).hexdigest(), "bytes": len(files[n])} for n in sorted(files)}
-    _check_names(list(files))
+    _check_names([MANIFEST, SIGNATURE, *files])
     text = json.dumps(full, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False, default=_plain)
     checked = check_manifest(json.loads(text))
-    path = Path(path)
+    _write_whole(Path(path), {MANIFEST: text.encode("utf-8") + b"\n", **{n: files[n] for n in sorted(files)}})
+    return checked
+
+
+def write_signed(path: PathLike, bundle: "Bundle", signature: bytes) -> None:
+    """Writes a bundle again with this signature.json, in place of one that it may have.  `path` may be its own.
+
+    Every other byte stays.  Raises OSError when the disk does.
+    """
+    files = {MANIFEST: bundle.manifest_text, SIGNATURE: signature, **{n: bundle.read(n) for n in sorted(bundle.names)}}
+    _write_whole(Path(path), files)
+
+
+def _write_whole(path: Path, files: Mapping[str, bytes]) -> None:
+    """Aside, then renamed: the file is there as a whole or not at all."""
     handle, aside = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=str(path.parent))
     try:
         with os.fdopen(handle, "wb") as f:
-            _write_zip(f, {MANIFEST: text.encode("utf-8") + b"\n", **{n: files[n] for n in sorted(files)}})
+            _write_zip(f, files)
             f.flush()
             os.fsync(f.fileno())
         os.chmod(aside, 0o666 & ~_umask())  # mkstemp makes private files; a bundle is not one
@@ -66,7 +77,6 @@ def write_bundle(path: PathLike, manifest: Mapping[str, Any], files: Mapping[str
         with contextlib.suppress(OSError):
             os.unlink(aside)
         raise
-    return checked
 
 
 def _write_zip(f: IO[bytes], files: Mapping[str, bytes]) -> None:
@@ -100,7 +110,7 @@ def _check_names(names: List[str]) -> None:
     """Relative, plain, unique even where the file system ignores case."""
     seen: Dict[str, str] = {}
     for name in names:
-        if not _NAME.fullmatch(name) or len(name) > 240:
+        if not safe_name(name):
             raise BundleError(
                 f"the bundle has a file with an unsafe name: {name!r:.80}",
                 hint="do not use this file; get it again from whoever made it",
@@ -121,10 +131,14 @@ class Bundle:
     Use `Bundle.open(path)`; it is a context manager.  `manifest` holds the typed facts.
     """
 
-    def __init__(self, path: Path, archive: zipfile.ZipFile, manifest: Manifest, sha256: str) -> None:
+    def __init__(
+        self, path: Path, archive: zipfile.ZipFile, manifest: Manifest, text: bytes, signature: Optional[bytes]
+    ) -> None:
         self.path = path
         self.manifest = manifest
-        self.sha256 = sha256  # of manifest.json, so of everything that the bundle says
+        self.manifest_text = text
+        self.sha256 = hashlib.sha256(text).hexdigest()  # of manifest.json, so of everything that the bundle says
+        self.signature = signature  # signature.json, well-formed; whose it is, and whether it fits, trust.py checks
         self._zip = archive
 
     @classmethod
@@ -140,15 +154,21 @@ class Bundle:
             except BundleError as e:
                 raise BundleError(e.what, at=f"{path}: {e.at}", hint=e.hint) from e
             _check_files(path, archive, manifest)
+            signature = _signature(path, archive)
         except BaseException:
             archive.close()
             raise
-        return cls(path, archive, manifest, hashlib.sha256(text).hexdigest())
+        return cls(path, archive, manifest, text, signature)
 
     @property
     def names(self) -> Tuple[str, ...]:
-        """The files in it, manifest.json apart."""
+        """The files in it, manifest.json and signature.json apart."""
         return tuple(self.manifest.files)
+
+    def manifest_fields(self) -> Dict[str, Any]:
+        """The manifest as write_bundle() takes it: JSON's own types, without "schema" and "files"."""
+        fields: Dict[str, Any] = json.loads(self.manifest_text.decode("utf-8"))
+        return {key: value for key, value in fields.items() if key not in ("schema", "files")}
 
     def read(self, name: str) -> bytes:
         """The bytes of one file, hashed again: the file on disk may have changed since it was opened."""
@@ -236,7 +256,7 @@ def _read(path: Path, archive: zipfile.ZipFile, name: str) -> bytes:
 
 
 def _check_files(path: Path, archive: zipfile.ZipFile, manifest: Manifest) -> None:
-    there = set(archive.namelist()) - {MANIFEST}
+    there = set(archive.namelist()) - {MANIFEST, SIGNATURE}
     for name in sorted(there - set(manifest.files)):
         _refuse(path, f'the bundle has a file that its manifest does not list: "{name}"', "do not use this file")
     for name, info in manifest.files.items():
@@ -247,6 +267,19 @@ def _check_files(path: Path, archive: zipfile.ZipFile, manifest: Manifest) -> No
             _refuse(path, f'"{name}" has {size} bytes, the manifest says {info.bytes}')
         if _hash(path, archive, name) != info.sha256:
             _refuse(path, f'"{name}" does not have the sha256 that the manifest says')
+
+
+def _signature(path: Path, archive: zipfile.ZipFile) -> Optional[bytes]:
+    if SIGNATURE not in archive.NameToInfo:
+        return None
+    if archive.getinfo(SIGNATURE).file_size > MAX_SIGNATURE_BYTES:
+        _refuse(path, f"{SIGNATURE} is larger than {MAX_SIGNATURE_BYTES} bytes")
+    text = _read(path, archive, SIGNATURE)
+    try:
+        parse_signature(text)
+    except ValueError as e:
+        _refuse(path, str(e))
+    return text
 
 
 def _hash(path: Path, archive: zipfile.ZipFile, name: str) -> str:

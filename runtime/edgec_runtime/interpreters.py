@@ -14,11 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .errors import DeviceError, InputError, did_you_mean
+from .facts import EDGETPU_LIBRARIES, MODULES
 
 Array = NDArray[Any]
-
-MODULES = {"litert": "ai_edge_litert.interpreter", "tflite-runtime": "tflite_runtime.interpreter"}
-EDGETPU_LIBRARIES = ("libedgetpu.so.1", "libedgetpu.so")
 
 
 class Interpreter:

@@ -24,18 +24,26 @@ import time
 import zipfile
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
+from edgec_runtime.trust import FOLDER, Key, Untrusted, check, trusted
+
 SLOTS = ("a", "b")
 SCRATCH = "try"
 MODEL, STATE = "model.edgec", "slot.json"
 MAX_BUNDLE_BYTES = 2 << 30
 MAX_FILES = 4096
 MAX_MANIFEST_BYTES = 16 << 20
+MAX_NAME = 240
 ELF_MACHINES = {"linux-aarch64": 183, "linux-armv7": 40, "linux-x86_64": 62}
 
 _APP = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+@-]{0,63}")
 _MEMBER = re.compile(r"[A-Za-z0-9_+@-][A-Za-z0-9_.+@-]*(/[A-Za-z0-9_+@-][A-Za-z0-9_.+@-]*)*")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _BLOCK = 1 << 20
+
+
+def safe_name(name: str) -> bool:
+    """Whether a file of a bundle may be called this: relative, plain, within its folder."""
+    return len(name) <= MAX_NAME and _MEMBER.fullmatch(name) is not None
 
 
 class Refused(Exception):
@@ -156,9 +164,9 @@ class App:
     """One application's folder.  All that it reads there is checked by hash before it is used."""
 
     def __init__(self, root: str, name: str, disk: Disk) -> None:
-        if not isinstance(name, str) or not _APP.fullmatch(name):
+        if not isinstance(name, str) or not _APP.fullmatch(name) or name == FOLDER:
             raise Refused("input", f'"{name!s:.80}" cannot be the name of a folder', "give another with --app")
-        self.name, self.path, self.disk = name, os.path.join(root, name), disk
+        self.name, self.root, self.path, self.disk = name, root, os.path.join(root, name), disk
         self.plan: Optional[Plan] = None
         self._lock: Optional[int] = None
 
@@ -217,7 +225,7 @@ class App:
             if files[MODEL] != state["sha256"]:
                 return None
             for name, sha256 in files.items():
-                if not _MEMBER.fullmatch(name) or digest(self.at(slot, name)) != sha256:
+                if not safe_name(name) or digest(self.at(slot, name)) != sha256:
                     return None
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None
@@ -303,7 +311,7 @@ class App:
         new = self.at("new")
         self.disk.remove(new)
         self.disk.mkdir(new)
-        self._assemble(plan, os.path.join(new, MODEL))
+        self.assemble(plan, os.path.join(new, MODEL))
         name, files = self._extract(new)
         state = {"sha256": plan.sha256, "name": name, "bytes": plan.bytes, "parts": plan.parts}
         state.update(target=machine_target(), files={MODEL: plan.sha256, **files}, installed=int(time.time()))
@@ -326,7 +334,8 @@ class App:
         self.disk.sync(self.path)
         self.disk.remove(self.at(f"{slot}.old"))
 
-    def _assemble(self, plan: Plan, path: str) -> None:
+    def assemble(self, plan: Plan, path: str) -> None:
+        """Writes the parts and the glue to a file, whose sha256 is then checked."""
         at = used = 0
         for part in [*plan.parts, Part(plan.bytes, 0, "")]:
             between = part.offset - at
@@ -347,7 +356,7 @@ class App:
         """Checks the bundle as docs/bundle.md says and unpacks what this machine executes: name, sha256 by path."""
         try:
             with zipfile.ZipFile(os.path.join(folder, MODEL)) as archive:
-                manifest = _manifest(archive)
+                manifest = self._manifest(archive)
                 name, target, files = str(manifest["name"]), machine_target(), {}
                 for key, path in (("programs", f"bin/{target}/main"), ("libraries", f"lib/{target}/libmodel.so")):
                     if target in manifest[key]:
@@ -387,6 +396,32 @@ class App:
     def _check(self, slot: str) -> None:
         if self.whole(slot) is None:
             raise Refused("device", f"slot {slot} of {self.name} is empty or damaged", "edgec flash")
+        self.vouch(slot)
+
+    def vouch(self, slot: str) -> None:
+        """Refuses a whole slot that nobody signed whom the device trusts: it may be older than that trust."""
+        if self.trusted():
+            with zipfile.ZipFile(self.at(slot, MODEL)) as archive:
+                self._manifest(archive)
+
+    def trusted(self) -> List[Key]:
+        """The keys of the device.  Where there are any, it executes nothing that is not signed."""
+        try:
+            return trusted(self.root)
+        except Untrusted as e:
+            raise Refused("device", e.what, e.hint) from e
+
+    def _manifest(self, archive: zipfile.ZipFile) -> Dict[str, Any]:
+        """Of a bundle whose entries are plain and, where the device has a key, signed."""
+        text = _manifest_text(archive)
+        manifest: Dict[str, Any] = json.loads(text.decode())
+        keys = self.trusted()
+        try:
+            if keys:
+                check(archive, text, manifest, keys)
+        except Untrusted as e:
+            raise Refused("bundle", e.what, e.hint) from e
+        return manifest
 
     def _switch(self, slot: str) -> None:
         self._check(slot)
@@ -419,20 +454,19 @@ class App:
         return {"app": self.name, "active": self.active(), "slots": slots}
 
 
-def _manifest(archive: zipfile.ZipFile) -> Dict[str, Any]:
+def _manifest_text(archive: zipfile.ZipFile) -> bytes:
     """The manifest of a bundle whose entries are all plain, stored and within it."""
     entries = archive.infolist()
     size = os.fstat(archive.fp.fileno()).st_size if archive.fp else 0
     for e in entries:
         plain = stat.S_IFMT(e.external_attr >> 16) in (0, stat.S_IFREG) and not e.flag_bits & 1
         stored = e.compress_type == zipfile.ZIP_STORED and e.file_size == e.compress_size <= size
-        if not (plain and stored and _MEMBER.fullmatch(e.filename)):
+        if not (plain and stored and safe_name(e.filename)):
             raise Refused("bundle", f"the bundle has an unsafe file: {e.filename!r:.80}", "do not use this bundle")
     total = sum(e.file_size for e in entries)
     if len(entries) > MAX_FILES or total > size or archive.getinfo("manifest.json").file_size > MAX_MANIFEST_BYTES:
         raise Refused("bundle", "the bundle claims to hold more than it can", "do not use this bundle")
-    manifest: Dict[str, Any] = json.loads(archive.read("manifest.json").decode())
-    return manifest
+    return archive.read("manifest.json")
 
 
 TROUBLE = {

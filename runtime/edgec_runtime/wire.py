@@ -1,7 +1,7 @@
 """Frames and reliable delivery over any byte stream, for both ends (docs/protocol.md).
 
-wire.py, slots.py and agent.py are the device end.  The host sends them over the link as one file and starts it
-there, so a device needs nothing but Python, 3.9 or later: they import the standard library and each other.
+This file, agent.py and what that imports are the device end.  The host sends them over the link as one file and starts
+it there, so a device needs nothing but Python, 3.9 or later: they import the standard library and each other.
 """
 
 from __future__ import annotations

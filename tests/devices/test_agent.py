@@ -243,22 +243,23 @@ def _other_code(z: zipfile.ZipFile, manifest: dict[str, Any]) -> None:
     manifest["files"]["q"] = {"sha256": faults.digest_of(code), "bytes": len(code)}
 
 
-@pytest.mark.parametrize(
-    ("change", "what"),
-    [
-        (lambda z, m: z.writestr("../../evil", "x"), "unsafe file"),
-        (lambda z, m: z.writestr("/etc/evil", "x"), "unsafe file"),
-        (lambda z, m: z.writestr("a/.hidden", "x"), "unsafe file"),
-        (_link, "unsafe file"),
-        (_bomb, "unsafe file"),
-        (_many, "more than it can"),
-        (_other_code, "is not code for"),
-        (lambda z, m: m["programs"].update({machine_target(): "../p"}), "is damaged"),
-        (lambda z, m: m.update(programs={"linux-z80": "p"}), "no code for .*; it has linux-z80"),
-        (lambda z, m: m.update(programs=5), "is damaged"),
-        (lambda z, m: m["files"]["p"].update(sha256="0" * 64), "other bytes than were written"),
-    ],
-)
+Change = Callable[[zipfile.ZipFile, dict[str, Any]], None]
+HOSTILE: list[tuple[Change, str]] = [
+    (lambda z, m: z.writestr("../../evil", "x"), "unsafe file"),
+    (lambda z, m: z.writestr("/etc/evil", "x"), "unsafe file"),
+    (lambda z, m: z.writestr("a/.hidden", "x"), "unsafe file"),
+    (_link, "unsafe file"),
+    (_bomb, "unsafe file"),
+    (_many, "more than it can"),
+    (_other_code, "is not code for"),
+    (lambda z, m: m["programs"].update({machine_target(): "../p"}), "is damaged"),
+    (lambda z, m: m.update(programs={"linux-z80": "p"}), "no code for .*; it has linux-z80"),
+    (lambda z, m: m.update(programs=5), "is damaged"),
+    (lambda z, m: m["files"]["p"].update(sha256="0" * 64), "other bytes than were written"),
+]
+
+
+@pytest.mark.parametrize(("change", "what"), HOSTILE)
 def test_hostile_bundles(
     tmp_path: Path, app: App, old: Recipe, change: Callable[[zipfile.ZipFile, dict[str, Any]], None], what: str
 ) -> None:

@@ -14,6 +14,7 @@ import pytest
 from edgec_devices import device_for
 from edgec_devices.flash import flash, rollback, status
 from edgec_devices.machine import PASSWORD, USER, Machine, boot
+from edgec_devices.signing import new_key, sign, trust
 from edgec_runtime import Bundle, ToolError, write_bundle
 
 from tests.runtime import tiny_model
@@ -175,3 +176,24 @@ def processes(folder: Path) -> list[str]:
         except OSError:
             continue
     return [line for line in lines if str(folder) in line]
+
+
+def test_signatures_and_services(
+    machine: Machine, url: Callable[[str], str], bundles: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """Verified by the guest's Python; there is no logind in it, so a user has no systemd of their own."""
+    to, app = url("ssh"), "signed"
+    new_key(tmp_path / "key")
+    try:
+        assert trust(tmp_path / "key.pub", [to])[0].ok
+        refused = flash(bundles[0], [to], app=app)[0].error
+        assert refused is not None
+        assert "not signed" in refused.what
+        sign(bundles[0], tmp_path / "key", tmp_path / "signed.edgec")
+        assert flash(tmp_path / "signed.edgec", [to], health="p95<=5s", app=app)[0].what.startswith("flashed, slot a")
+    finally:
+        machine.run("rm -r ~/.edgec/trusted")
+    no_service = flash(bundles[1], [to], app=app, service=True)[0].error
+    assert no_service is not None
+    assert "systemctl --user show" in no_service.what
+    assert machine.run(f"readlink ~/.edgec/{app}/current").strip() == "a"

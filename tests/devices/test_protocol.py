@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -216,7 +217,7 @@ def test_the_device_end_is_one_file_of_the_standard_library() -> None:
     source, sha = device_end()
     assert device_end()[1] == sha
     compile(source, "agent", "exec")
-    assert len(source) < 64_000
+    assert len(zlib.compress(source, 9)) < 32_000, "4 s at 115200 baud"
 
 
 def test_an_answer_may_come_at_once(tmp_path: Path) -> None:

@@ -1,0 +1,312 @@
+"""Judges the facts of a machine (edgec_runtime/facts.py): what is fine, what is not, one command to type about it."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from edgec_runtime.facts import EDGETPU_IDS, MODULES, TRIAL_S, distribution
+from edgec_runtime.slots import ELF_MACHINES
+
+Facts = dict[str, Any]
+FREE_BYTES = 256 << 20
+HOT, TOO_HOT = 80.0, 85.0  # °C; a Raspberry Pi lowers its clock from 80 and more so from 85
+EDGETPU_STATES = dict(
+    zip(EDGETPU_IDS, ("not yet initialised (18d1:9302 from its first use on)", "initialised"), strict=True)
+)
+# Bits of get_throttled; the same 16 bits higher: it has happened since the machine was booted.
+POWER_BITS = {0: "under-voltage", 1: "clock capped", 2: "throttled", 3: "soft temperature limit"}
+# Built with TensorFlow 2.5; interpreters from 2.12 on pass it other structures and crash (google-coral/edgetpu#812).
+# Builds for later interpreters have their TensorFlow in the version: 16.0TF2.17.1-1.
+LAST_PARTNER = (2, 11)
+PARTNERS = "builds for newer ones: github.com/feranick/libedgetpu/releases"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """status: "ok", "warn" (something optional is missing) or "bad" (edgec cannot work).  fix: one command, or ""."""
+
+    name: str
+    status: str
+    seen: str
+    fix: str = ""
+
+
+@dataclass(frozen=True)
+class Report:
+    """All findings about a machine."""
+
+    findings: tuple[Finding, ...]
+    url: str = "local:"
+
+    @property
+    def ok(self) -> bool:
+        """Nothing is bad: edgec works there, if not with everything."""
+        return all(f.status != "bad" for f in self.findings)
+
+    def table(self) -> str:
+        """One line per finding, and under it what to type."""
+        width = max((len(f.name) for f in self.findings), default=0)
+        lines = []
+        for f in self.findings:
+            lines.append(f"{f.status:4}  {f.name:{width}}  {f.seen}")
+            if f.fix:
+                lines.append(f"{'':4}  {'':{width}}  → {f.fix}")
+        return "\n".join(lines)
+
+    def to_json(self) -> dict[str, object]:
+        """For `--json`."""
+        return {"url": self.url, "ok": self.ok, "findings": [dict(vars(f)) for f in self.findings]}
+
+
+def judge(facts: Facts, python: tuple[int, int]) -> Iterator[Finding]:
+    """Findings about any machine.  python: the oldest that will do there."""
+    checks: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
+        _system, lambda f: _python(f, python), _numpy, _page_size, _interpreters, _libedgetpu, _pair, _edgetpu,
+        _pycoral, _power, _clock, _temperature, _disk, _camera,
+    )  # fmt: skip
+    for check in checks:
+        yield from check(facts)
+
+
+def _system(f: Facts) -> Iterator[Finding]:
+    yield Finding("system", "ok", ", ".join(s for s in (f["board"], f["os"]["name"], f"kernel {f['kernel']}") if s))
+    seen = f"{f['machine']} kernel, {f['bits']}-bit programs: {f['target']}"
+    if f["machine"] == "armv6l":
+        yield Finding("architecture", "bad", f"{f['machine']} has no NEON; the code is for ARMv7 and later", "uname -m")
+    elif f["target"] not in ELF_MACHINES:
+        yield Finding("architecture", "bad", f"{seen}; nothing is compiled for that", "dpkg --print-architecture")
+    else:
+        yield Finding("architecture", "ok", seen)
+
+
+def _python(f: Facts, oldest: tuple[int, int]) -> Iterator[Finding]:
+    found = tuple(int(n) for n in re.findall(r"\d+", f["python"])[:2])
+    ok = found >= oldest
+    fix = "" if ok else f"sudo apt-get install python{oldest[0]}.{oldest[1]}"
+    yield Finding("Python", "ok" if ok else "bad", f"{f['python']}, {f['executable']}", fix)
+
+
+def _numpy(f: Facts) -> Iterator[Finding]:
+    version = f["packages"]["numpy"]
+    if version:
+        yield Finding("numpy", "ok", version)
+    else:
+        seen = "missing; the bundle's program runs without it, edgec_runtime's Session does not"
+        yield Finding("numpy", "warn", seen, "sudo apt-get install python3-numpy")
+
+
+def _page_size(f: Facts) -> Iterator[Finding]:
+    page = f["page"]
+    named = [("libedgetpu", f["libedgetpu"] or {}), *((t["module"].split(".")[0], t) for t in f["trials"])]
+    small = [name for name, t in named if t.get("align") and t["align"] < page]
+    seen = f"{page} bytes" + ("; bundles are linked for 65536 and less" if page != 4096 else "")
+    if small:
+        seen += f"; {' and '.join(small)} cannot be loaded: linked for smaller pages"
+        # the other kernel of a Raspberry Pi 5 has pages of 4096 bytes
+        fix = "echo kernel=kernel8.img | sudo tee -a /boot/firmware/config.txt && sudo reboot"
+        yield Finding("page size", "bad", seen, fix)
+    else:
+        yield Finding("page size", "ok", seen)
+
+
+def _interpreters(f: Facts) -> Iterator[Finding]:
+    if not f["trials"]:
+        seen = "none; bundles run as C, but not on the Edge TPU"
+        yield Finding("TFLite interpreter", "warn", seen, _pip(f, "install ai-edge-litert"))
+    for trial in f["trials"]:
+        package = distribution(trial["module"])
+        seen = f"{package} {trial['version'] or '?'}"
+        if trial["reached"] in ("import", "interpreter", "start"):
+            fix = _pip(f, f"install --force-reinstall {package}")
+            yield Finding("TFLite interpreter", "bad", f"{seen}: {_ended(trial)}", fix)
+        else:
+            yield Finding("TFLite interpreter", "ok", seen)
+
+
+def _pip(f: Facts, command: str) -> str:
+    return f"python3 -m pip {command}" + (" --break-system-packages" if f.get("managed") else "")
+
+
+def _ended(trial: Facts) -> str:
+    """How a trial ended: hung, crashed or raised, and where."""
+    at = {"start": "starting Python", "import": "importing it", "library": "loading libedgetpu"}.get(
+        trial["reached"], f"making the {trial['reached']}"
+    )
+    if trial["status"] is None:
+        return f"it hung for {TRIAL_S:.0f} s {at}"
+    if trial["status"] < 0:
+        try:
+            name = signal.Signals(-trial["status"]).name
+        except ValueError:
+            name = f"signal {-trial['status']}"
+        return f"it crashed {at} ({name})"
+    last = trial["said"].splitlines()[-1:] or [f"status {trial['status']}"]
+    return f"it failed {at}: {last[0][:160]}"
+
+
+def _libedgetpu(f: Facts) -> Iterator[Finding]:
+    library = f["libedgetpu"] or {}
+    if not library.get("name"):
+        seen = "missing; no Coral stick can be used here (in Google's apt repository, see coral.ai/software)"
+        yield Finding("libedgetpu", "warn", seen, "sudo apt-get install libedgetpu1-std")
+        return
+    package = f"{library['package']} {library['version']}" if library["package"] else "of no Debian package"
+    yield Finding("libedgetpu", "ok", f"{package}, {library['path']}")
+
+
+def _plugged(f: Facts) -> bool:
+    return bool(f["usb"] or f["pcie"])
+
+
+def _pair(f: Facts) -> Iterator[Finding]:
+    """Whether interpreter and libedgetpu work together: as tried, and where nothing could be tried, as known."""
+    library = f["libedgetpu"] or {}
+    if not library.get("name"):
+        return
+    for trial in f["trials"]:
+        name = f"{distribution(trial['module'])} {trial['version'] or '?'}"
+        pair = f"{name} with libedgetpu {library['version'] or '?'}"
+        status = "bad" if _plugged(f) else "warn"
+        if trial["reached"] == "done":
+            yield Finding("Edge TPU delegate", "ok", f"{pair}: tried, it works")
+        elif trial["reached"] in ("import", "interpreter", "start"):
+            continue  # said already
+        elif trial["status"] is None or trial["status"] < 0:
+            yield Finding("Edge TPU delegate", status, f"{pair}: {_ended(trial)}; {PARTNERS}", _partner(library))
+        elif known_to_crash(trial, library):
+            seen = f"{pair}: known to crash, Google's is for interpreters up to 2.11; {PARTNERS}"
+            yield Finding("Edge TPU delegate", status, seen, _partner(library))
+        elif _plugged(f):
+            yield Finding("Edge TPU delegate", "bad", f"{pair}: {_ended(trial)}", "dmesg | grep -i usb | tail")
+        else:
+            yield Finding(
+                "Edge TPU delegate", "ok", f"{pair}: could not be tried without an Edge TPU; not known to crash"
+            )
+
+
+def known_to_crash(trial: Facts, library: Facts) -> bool:
+    """By version: an interpreter that is newer than what Google built libedgetpu for."""
+    version = library.get("version") or ""
+    if not version or "TF" in version:
+        return False
+    found = tuple(int(n) for n in re.findall(r"\d+", trial["version"] or "")[:2])
+    litert = trial["module"] == MODULES["litert"]  # its numbers started again at 1, after TensorFlow 2.17
+    return litert or found > LAST_PARTNER
+
+
+def _partner(library: Facts) -> str:
+    return f"sudo apt-get install ./{library.get('package') or 'libedgetpu1-std'}_*.deb"
+
+
+def _edgetpu(f: Facts) -> Iterator[Finding]:
+    if not _plugged(f):
+        seen = f"none: no USB {' or '.join(EDGETPU_IDS)}, no /dev/apex_0"
+        yield Finding("Coral Edge TPU", "warn", seen, "lsusb")
+    for path in f["pcie"] or ():
+        yield Finding("Coral Edge TPU", "ok", f"on PCIe, {path}")
+    for stick in f["usb"] or ():
+        seen = f"USB {stick['id']}, {EDGETPU_STATES[stick['id']]}"
+        speed = stick["mbps"]
+        if speed is not None and speed < 5000:
+            generation = "USB 2" if speed == 480 else "USB 1"
+            seen += f", on {generation} ({speed} Mb/s): transfers take up to ten times as long as on USB 3"
+            yield Finding("Coral Edge TPU", "warn", seen, "lsusb -t")
+        else:
+            yield Finding("Coral Edge TPU", "ok", seen + (f", on USB 3 ({speed} Mb/s)" if speed else ""))
+        if stick["allowed"] is False:
+            yield _forbidden(f, stick)
+        elif not f["udev"]:
+            seen = "no udev rule for 1a6e and 18d1; the stick can be used now, perhaps not by other users"
+            yield Finding("Edge TPU permission", "warn", seen, "sudo apt-get install libedgetpu1-std")
+        else:
+            yield Finding("Edge TPU permission", "ok", f"{stick['node']}, {f['udev'][0]}")
+
+
+def _forbidden(f: Facts, stick: Facts) -> Finding:
+    user = f["user"] or {"name": "?", "groups": []}
+    seen = f"{user['name']} may not open {stick['node']}"
+    if not f["udev"]:
+        return Finding(
+            "Edge TPU permission", "bad", f"{seen}: no udev rule for it", "sudo apt-get install libedgetpu1-std"
+        )
+    group = stick["group"] if stick["group"] not in (None, "root") else "plugdev"
+    if group not in user["groups"]:
+        fix = f"sudo usermod -aG {group} {user['name']}"
+        return Finding("Edge TPU permission", "bad", f"{seen}: not in the group {group} (log in again after this)", fix)
+    fix = "sudo udevadm control --reload-rules && sudo udevadm trigger"
+    return Finding("Edge TPU permission", "bad", f"{seen}: the rule in {f['udev'][0]} is not in effect", fix)
+
+
+def _pycoral(f: Facts) -> Iterator[Finding]:
+    if f["pycoral"] == "google":
+        yield Finding("pycoral", "ok", f"{f['packages']['pycoral'] or '?'}, Google's; edgec does not need it")
+    elif f["pycoral"]:
+        seen = f"{f['packages']['pycoral'] or '?'} is not Google's (it has no pycoral.utils.edgetpu): "
+        seen += "PyPI's package of that name is another project"
+        yield Finding("pycoral", "bad", seen, _pip(f, "uninstall pycoral"))
+
+
+def _power(f: Facts) -> Iterator[Finding]:
+    flags = f["throttled"]
+    if flags is None:
+        return
+    now = [text for bit, text in POWER_BITS.items() if flags >> bit & 1]
+    before = [text for bit, text in POWER_BITS.items() if flags >> bit + 16 & 1 and text not in now]
+    said = [f"{', '.join(now)} now"] if now else []
+    said += [f"{', '.join(before)} since it was booted"] if before else []
+    if not said:
+        yield Finding("power", "ok", f"no flag is set (0x{flags:x})")
+        return
+    seen = f"{'; '.join(said)} (0x{flags:x})"
+    low = flags & 0x10001
+    seen += ": use a stronger power supply" if low else ": cool it better"
+    fix = "dmesg | grep -i voltage" if low else "vcgencmd measure_temp"
+    yield Finding("power", "bad" if flags & 1 else "warn", seen, fix)
+
+
+def _clock(f: Facts) -> Iterator[Finding]:
+    clock = f["clock"] or {}
+    if not clock.get("governor"):
+        return
+    mhz = [f"{clock[k] / 1000:.0f}" for k in ("khz", "max_khz") if clock.get(k)]
+    seen = f"{clock['governor']}, {' of '.join(mhz)} MHz"
+    slow = clock["governor"] == "powersave"
+    fix = "echo ondemand | sudo tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"
+    yield Finding("CPU clock", "warn" if slow else "ok", seen, fix if slow else "")
+
+
+def _temperature(f: Facts) -> Iterator[Finding]:
+    celsius = f["celsius"]
+    if celsius is None:
+        return
+    status = "bad" if celsius >= TOO_HOT else "warn" if celsius >= HOT else "ok"
+    seen = f"{celsius:.0f} °C" + ("" if status == "ok" else ": the clock is lowered")
+    yield Finding("temperature", status, seen, "" if status == "ok" else "vcgencmd measure_temp")
+
+
+def _disk(f: Facts) -> Iterator[Finding]:
+    disk = f["disk"]
+    if disk is None:
+        yield Finding("disk", "bad", "the folder for bundles cannot be looked at", "ls -ld ~/.edgec")
+    elif disk["read_only"]:
+        yield Finding("disk", "bad", f"{disk['path']} is read-only", "sudo mount -o remount,rw /")
+    elif not disk["allowed"]:
+        yield Finding("disk", "bad", f"{disk['path']} cannot be written to by this user", f"ls -ld {disk['path']}")
+    else:
+        low = disk["free"] < FREE_BYTES
+        seen = f"{disk['free'] / 2**30:.1f} GiB free in {disk['path']}"
+        yield Finding("disk", "warn" if low else "ok", seen, "df -h ~" if low else "")
+
+
+def _camera(f: Facts) -> Iterator[Finding]:
+    seen = ", ".join(f"{c['node']} {c['name']}" for c in f["cameras"] or ())
+    program = f["camera_program"]
+    if seen:
+        yield Finding("camera", "ok", seen + (f"; {program} is there" if program else ""))
+    elif f["board"]:
+        fix = f"{program} --list-cameras" if program else "sudo apt-get install rpicam-apps"
+        yield Finding("camera", "warn", "none in /sys/class/video4linux", fix)

@@ -1,0 +1,274 @@
+"""Packages of a bundle for fleets: a Debian package, or the same tree as a .tar.gz with install.sh (docs/packages.md).
+
+/usr/lib/edgec/<app>/model.edgec            what this architecture needs of the bundle
+/usr/lib/edgec/<app>/main                   the bundle's program
+/usr/lib/edgec/<app>/python/edgec_runtime/  the runtime; each application has its own, so two never collide
+/usr/lib/systemd/system/edgec-<app>.service
+/etc/default/edgec-<app>                    COMMAND: what the service runs
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import edgec_runtime
+from edgec_runtime import Bundle, BundleError, InputError, write_bundle
+from edgec_runtime.slots import Refused
+from edgec_runtime.units import RUNS, unit_name, unit_text
+
+from edgec_devices.debian_package import File, deb, tar_gz
+from edgec_devices.transfer import app_name
+
+FORMATS = ("deb", "tar")
+ARCHITECTURES = {"arm64": "linux-aarch64", "armhf": "linux-armv7", "amd64": "linux-x86_64"}
+MAINTAINER = "edgec <edgec@localhost>"
+_VERSION = re.compile(r"(\d+:)?\d[A-Za-z0-9.+~-]*")
+_MAINTAINER = re.compile(r"[^<>\n]+ <[^<>\s@]+@[^<>\s@]+>")
+# A user of its own without rights, who may use camera and Edge TPU; /var/lib/edgec-<app> is its to write to.
+_EXTRA = """DynamicUser=yes
+SupplementaryGroups=video plugdev
+StateDirectory={name}
+Environment=PYTHONPATH={folder}/python
+"""
+
+
+@dataclass(frozen=True)
+class Package:
+    """A package, not yet written.  name: edgec-<app>."""
+
+    name: str
+    version: str
+    architecture: str
+    data: bytes
+    suffix: str
+
+    @property
+    def file_name(self) -> str:
+        """As Debian calls them."""
+        return f"{self.name}_{self.version.partition(':')[2] or self.version}_{self.architecture}{self.suffix}"
+
+
+@dataclass(frozen=True)
+class _Content:
+    """What both formats are made of.  files: by path without the leading /."""
+
+    name: str
+    version: str
+    architecture: str
+    files: dict[str, File]
+    needs_python: bool
+    summary: str
+
+
+def package(
+    bundle: Path,
+    format: str = "deb",
+    arch: str | None = None,
+    app: str | None = None,
+    version: str | None = None,
+    maintainer: str = MAINTAINER,
+) -> Package:
+    """A package of a bundle.
+
+    arch: "arm64", "armhf" or "amd64"; needed where the bundle has programs for several.  app: default is the model's
+    name.  version: Debian's; default is edgec's and the bundle's hash, which does not tell newer from older.
+    Raises BundleError or InputError.
+    """
+    if format not in FORMATS:
+        raise InputError(f'"{format}" is no format of a package', hint=f"use {' or '.join(FORMATS)}")
+    if not _MAINTAINER.fullmatch(maintainer):
+        raise InputError(f'"{maintainer}" is no maintainer', hint='for example --maintainer "Ann <ann@example.org>"')
+    with Bundle.open(bundle) as opened:
+        content = _content(opened, arch, app, version)
+    if format == "deb":
+        data, suffix = _deb(content, maintainer), ".deb"
+    else:
+        data, suffix = _tar(content), ".tar.gz"
+    return Package(content.name, content.version, content.architecture, data, suffix)
+
+
+def write(made: Package, output: Path | None = None) -> Path:
+    """Writes it, whole or not at all.  output: a file or a folder; default is its own name, here."""
+    path = output or Path(made.file_name)
+    path = path / made.file_name if path.is_dir() else path
+    aside = path.with_name(f".{path.name}.part")
+    try:
+        aside.write_bytes(made.data)
+        os.replace(aside, path)
+    except OSError as e:
+        with contextlib.suppress(OSError):
+            aside.unlink()
+        raise InputError(f"cannot write {path}: {e.strerror}", hint="check the folder and -o") from e
+    return path
+
+
+def package_name(app: str) -> str:
+    """edgec-<app>, in the letters that Debian allows."""
+    return f"edgec-{re.sub(r'[^a-z0-9.]+', '-', app.lower()).strip('-.') or 'model'}"
+
+
+def _content(bundle: Bundle, arch: str | None, app: str | None, version: str | None) -> _Content:
+    m = bundle.manifest
+    name = package_name(app or app_name(m.name))
+    version = version or f"{m.edgec}+{bundle.sha256[:8]}"
+    if not _VERSION.fullmatch(version):
+        raise InputError(f'"{version}" is no version of a Debian package', hint="for example --version 1.2.0")
+    architecture = _architecture(bundle, arch)
+    target = ARCHITECTURES[architecture]
+    folder, settings = f"usr/lib/edgec/{name[6:]}", f"etc/default/{name}"
+    try:
+        unit = unit_name(name[6:])
+        text = unit_text(
+            name[6:],
+            f"/{folder}",
+            f"/{folder}/main",
+            f"/{settings}",
+            extra=_EXTRA.format(name=name, folder=f"/{folder}"),
+        )
+    except Refused as e:
+        raise InputError(e.what, hint=e.hint) from e
+    files = {
+        f"{folder}/model.edgec": File(_reduced(bundle, target)),
+        f"{folder}/main": File(bundle.read(m.programs[target]), 0o755),
+        f"usr/lib/systemd/system/{unit}": File(text.encode()),
+        settings: File(_settings(name, folder).encode(), conffile=True),
+        f"usr/share/doc/{name}/copyright": File(_COPYRIGHT.encode()),
+        **_runtime(f"{folder}/python"),
+    }
+    uses_tpu = any(s.edgetpu for s in m.segments)
+    summary = f"{m.name} for {m.target}, compiled by edgec"
+    summary = re.sub(r"\s+", " ", summary)[:79]
+    return _Content(name, version, architecture, files, bool(m.preprocess) or uses_tpu, summary)
+
+
+def _architecture(bundle: Bundle, arch: str | None) -> str:
+    there = [a for a, target in ARCHITECTURES.items() if target in bundle.manifest.programs]
+    if arch is None and len(there) == 1:
+        return there[0]
+    if arch is None and there:
+        raise InputError(f"the bundle has programs for {', '.join(there)}", hint="say for which with --arch")
+    if arch is not None and arch not in ARCHITECTURES:
+        raise InputError(f'"{arch}" is no architecture of Debian', hint=f"use {', '.join(ARCHITECTURES)}")
+    if arch is None or arch not in there:
+        what = f"the bundle has no program for {arch or 'any board'}; it has {', '.join(there) or 'none'}"
+        raise BundleError(what, at=str(bundle.path), hint="compile it with the --target of the board")
+    return arch
+
+
+def _reduced(bundle: Bundle, target: str) -> bytes:
+    """The bundle without sources, reports, programs (that is beside it), and code for other machines."""
+    m = bundle.manifest
+    wanted = {path for s in m.segments for path in (s.tflite, s.edgetpu) if path}
+    if target in m.libraries:
+        wanted.add(m.libraries[target])
+    manifest: dict[str, Any] = bundle.manifest_fields()
+    manifest["programs"] = {}
+    manifest["libraries"] = {t: p for t, p in m.libraries.items() if t == target}
+    with tempfile.TemporaryDirectory(prefix="edgec-") as folder:
+        path = Path(folder, "model.edgec")
+        write_bundle(path, manifest, {n: bundle.read(n) for n in wanted})
+        return path.read_bytes()
+
+
+def _runtime(folder: str) -> dict[str, File]:
+    source = Path(edgec_runtime.__file__).parent
+    return {f"{folder}/edgec_runtime/{p.name}": File(p.read_bytes()) for p in sorted(source.glob("*.py"))}
+
+
+def _settings(name: str, folder: str) -> str:
+    return f"""# What {unit_name(name[6:])} runs: one command, as a shell reads it.  Started again when it fails.
+# Its folder is /{folder}; the bundle is $EDGEC_BUNDLE; `import edgec_runtime` works in its Python.
+# Without a COMMAND it times the model {RUNS} times, writes that to the journal, and ends.
+#COMMAND="python3 /opt/camera/app.py"
+"""
+
+
+def _deb(c: _Content, maintainer: str) -> bytes:
+    python = "python3 (>= 3.9), python3-numpy"
+    control = {
+        "Package": c.name,
+        "Version": c.version,
+        "Architecture": c.architecture,
+        "Maintainer": maintainer,
+        "Depends" if c.needs_python else "Recommends": python,
+        "Section": "misc",
+        "Priority": "optional",
+        "Description": f"{c.summary}\n A vision model as a program, a bundle, the runtime and a systemd service.\n"
+        f" What the service runs is set in /etc/default/{c.name}.",
+    }
+    unit = unit_name(c.name[6:])
+    scripts = {name: _SCRIPT + text.replace("@UNIT@", unit) for name, text in _SCRIPTS.items()}
+    return deb(control, scripts, c.files)
+
+
+def _tar(c: _Content) -> bytes:
+    unit = unit_name(c.name[6:])
+    lines = [f"put {file.mode:o} {name}{' keep' if file.conffile else ''}\n" for name, file in sorted(c.files.items())]
+    script = _INSTALL.replace("@UNIT@", unit).replace("@FILES@", "".join(lines).rstrip())
+    files = {f"root/{name}": file for name, file in c.files.items()}
+    return tar_gz({"install.sh": File(script.encode(), 0o755), **files}, f"{c.name}-{c.version}")
+
+
+_SCRIPT = "#!/bin/sh\nset -e\n"
+# A unit that the administrator disabled stays so.  Without a running systemd (an image that is being built) it is only
+# enabled, and starts at the first boot.
+_SCRIPTS = {
+    "postinst": """if [ "$1" = configure ]; then
+    if [ -z "$2" ] && command -v systemctl >/dev/null; then
+        systemctl enable @UNIT@ >/dev/null 2>&1 || echo "@UNIT@ could not be enabled" >&2
+    fi
+    if [ -d /run/systemd/system ]; then
+        systemctl daemon-reload || true
+        if systemctl is-enabled --quiet @UNIT@; then systemctl --no-block restart @UNIT@ || true; fi
+    fi
+fi
+""",
+    "prerm": """if [ "$1" = remove ] && [ -d /run/systemd/system ]; then
+    systemctl stop @UNIT@ || true
+fi
+""",
+    "postrm": """if [ "$1" = purge ]; then
+    rm -f /etc/systemd/system/multi-user.target.wants/@UNIT@
+fi
+if [ -d /run/systemd/system ]; then
+    systemctl daemon-reload || true
+fi
+""",
+}
+_INSTALL = """#!/bin/sh
+# Usage: install.sh [ROOT]     ROOT: of an image that is being built; default is this machine, /.
+set -eu
+from="$(cd "$(dirname "$0")" && pwd)/root"
+root="${1:-}"
+
+put() { # MODE PATH [keep]: aside and renamed, so that a program that runs is replaced safely
+    if [ "${3:-}" = keep ] && [ -e "$root/$2" ]; then return; fi
+    mkdir -p "$root/$(dirname "$2")"
+    cp "$from/$2" "$root/$2.edgec-new"
+    chmod "$1" "$root/$2.edgec-new"
+    mv -f "$root/$2.edgec-new" "$root/$2"
+}
+@FILES@
+
+wants=/etc/systemd/system/multi-user.target.wants
+mkdir -p "$root$wants"
+ln -sf /usr/lib/systemd/system/@UNIT@ "$root$wants/@UNIT@"
+if [ -z "$root" ] && [ -d /run/systemd/system ]; then
+    systemctl daemon-reload
+    systemctl restart @UNIT@
+fi
+"""
+_COPYRIGHT = """Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
+Comment: The model, and code generated from it, are under the terms of the model, which edgec does not know.
+
+Files: usr/lib/edgec/*/python/*
+Copyright: The edgec authors
+License: Apache-2.0
+ On Debian systems the text is in /usr/share/common-licenses/Apache-2.0.
+"""

@@ -1,0 +1,127 @@
+"""Puts wheels on a device: the slim edgec-runtime, made here, and those that are given, for example an interpreter."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import re
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import edgec_runtime
+from edgec_runtime import InputError
+
+from edgec_devices.protocol import Connection
+from edgec_devices.transfer import Recipe, send_parts
+
+PYTHON, REQUIRES = ">=3.9", "numpy>=1.21"  # as runtime/pyproject.toml says
+ARCHITECTURES = {"linux-aarch64": "aarch64", "linux-armv7": "armv7l", "linux-x86_64": "x86_64"}
+_NAME = re.compile(r"([A-Za-z0-9_.]+)-([^-]+)(?:-\d[^-]*)?-([^-]+)-([^-]+)-([^-]+)\.whl")
+_DATE = (1980, 1, 1, 0, 0, 0)
+ADOPT_S = 300.0
+
+
+@dataclass(frozen=True)
+class Wheel:
+    """A wheel: file name and bytes."""
+
+    name: str
+    data: bytes
+
+    @staticmethod
+    def of(path: Path) -> Wheel:
+        """Reads one.  Raises InputError for a file that is none."""
+        if not _NAME.fullmatch(path.name):
+            raise InputError(
+                f'"{path.name}" is no name of a wheel', at=str(path), hint="give a .whl as pip downloads it"
+            )
+        try:
+            data = path.read_bytes()
+            with zipfile.ZipFile(io.BytesIO(data)) as archive:
+                bad = archive.testzip()
+        except OSError as e:
+            raise InputError(f"cannot read the wheel: {e.strerror}", at=str(path), hint="check the path") from e
+        except (zipfile.BadZipFile, RuntimeError, ValueError) as e:
+            raise InputError(f"the wheel is damaged: {e}", at=str(path), hint="download it again") from e
+        if bad is not None:
+            raise InputError(f'"{bad}" in the wheel is damaged', at=str(path), hint="download it again")
+        return Wheel(path.name, data)
+
+    def fits(self, target: str, python: str) -> None:
+        """Raises InputError if a device of this kind cannot use it, with the command that gets one it can."""
+        found = _NAME.fullmatch(self.name)
+        assert found is not None
+        minor = ".".join(python.split(".")[:2])
+        arch = ARCHITECTURES.get(target, target)
+        wanted = f"cp{minor.replace('.', '')}"
+        good_python = any(
+            t in (wanted, "py3") or (t.startswith("cp3") and "abi3" in found[4]) for t in found[3].split(".")
+        )
+        good_arch = any(t == "any" or t.endswith(f"_{arch}") for t in found[5].split("."))
+        if not (good_python and good_arch):
+            what = f"{self.name} is not for this device, which is {arch} with Python {minor}"
+            hint = (
+                f"pip download --no-deps --only-binary=:all: --python-version {minor} --platform manylinux2014_{arch} "
+            )
+            raise InputError(what, hint=hint + found[1].replace("_", "-"))
+
+
+def runtime_wheel() -> Wheel:
+    """The slim runtime, of the files that this program uses itself.  The same files give the same bytes."""
+    version = edgec_runtime.__version__
+    folder = Path(edgec_runtime.__file__).parent
+    info = f"edgec_runtime-{version}.dist-info"
+    files = {f"edgec_runtime/{p.name}": p.read_bytes() for p in sorted(folder.glob("*.py"))}
+    files["edgec_runtime/py.typed"] = b""
+    metadata = f"Metadata-Version: 2.1\nName: edgec-runtime\nVersion: {version}\nLicense: Apache-2.0\n"
+    files[f"{info}/METADATA"] = f"{metadata}Requires-Python: {PYTHON}\nRequires-Dist: {REQUIRES}\n".encode()
+    files[f"{info}/WHEEL"] = b"Wheel-Version: 1.0\nGenerator: edgec\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    rows = [f"{name},sha256={_digest(data)},{len(data)}" for name, data in files.items()]
+    files[f"{info}/RECORD"] = "\n".join([*rows, f"{info}/RECORD,,", ""]).encode()
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as archive:
+        for name, data in files.items():
+            entry = zipfile.ZipInfo(name, _DATE)
+            entry.create_system, entry.external_attr = 3, 0o100644 << 16
+            archive.writestr(entry, data, zipfile.ZIP_DEFLATED, 9)
+    return Wheel(f"edgec_runtime-{version}-py3-none-any.whl", made.getvalue())
+
+
+def _digest(data: bytes) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+
+
+def push(connection: Connection, app: str, wheels: Sequence[Wheel]) -> str:
+    """Puts the runtime and these wheels on the device, those that it lacks; it uses them if all work together.
+
+    Returns what to say of it.  Raises InputError for a wheel of another kind of machine, before anything is sent, and
+    what the device says; then it uses what it used before.
+    """
+    info, _ = connection.request("info")
+    for wheel in wheels:
+        wheel.fits(info["target"], info["python"])
+    all_wheels = [runtime_wheel(), *wheels]
+    recipes = [_recipe(wheel, app) for wheel in all_wheels]
+    there, _ = connection.request("site", limit=ADOPT_S, app=app)
+    sent = 0
+    for recipe in recipes:
+        if recipe.sha256 not in there["wheels"]:
+            sent += send_parts(connection, recipe)[0]
+            connection.request("unpack", limit=ADOPT_S, app=app)
+    done, _ = connection.request("adopt", limit=ADOPT_S, app=app, wheels=[r.sha256 for r in recipes])
+    return f"runtime {done['runtime']}" + ("" if sent else " was there already")
+
+
+def _recipe(wheel: Wheel, app: str) -> Recipe:
+    sha256 = hashlib.sha256(wheel.data).hexdigest()
+    return Recipe(wheel.data, sha256, ((0, len(wheel.data), sha256),), b"", app)
+
+
+def has_runtime(connection: Connection, app: str) -> bool:
+    """Whether the device can run the application with a Session."""
+    found: dict[str, Any] = connection.request("site", limit=ADOPT_S, app=app)[0]
+    return bool(found["active"])

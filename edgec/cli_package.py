@@ -1,0 +1,76 @@
+"""The verbs for fleets: package, sign, trust."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from edgec.cli_devices import finish, split_urls
+from edgec.errors import InputError
+
+_BUNDLE = click.Path(path_type=Path)
+
+
+@click.command()
+@click.argument("bundle", type=_BUNDLE)
+@click.option("--format", "format_", default="deb", show_default=True, help="deb, or tar (.tar.gz with install.sh)")
+@click.option("--arch", help="arm64, armhf or amd64, where the bundle has programs for several")
+@click.option("--app", help="the service is edgec-APP (default: the model's name)")
+@click.option("--version", help="of the package (default: edgec's and the bundle's hash, which does not grow)")
+@click.option("--maintainer", help='"Name <address>", shown by apt')
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="file or folder (default: its own name, here)")
+def package(
+    bundle: Path,
+    format_: str,
+    arch: str | None,
+    app: str | None,
+    version: str | None,
+    maintainer: str | None,
+    output: Path | None,
+) -> None:
+    """Make a Debian package of a bundle: program, bundle, runtime and a systemd service."""
+    from edgec_devices import package as packages
+
+    made = packages.package(bundle, format_, arch, app, version, maintainer or packages.MAINTAINER)
+    click.echo(packages.write(made, output))
+
+
+@click.command()
+@click.argument("bundle", type=_BUNDLE, required=False)
+@click.option("--key", type=click.Path(path_type=Path), help="the private key")
+@click.option("--new-key", type=click.Path(path_type=Path), metavar="FILE", help="make a key: FILE and FILE.pub")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="the signed bundle (default: in its place)")
+def sign(bundle: Path | None, key: Path | None, new_key: Path | None, output: Path | None) -> None:
+    """Sign a bundle, so that devices with a trusted key take it."""
+    from edgec_devices import signing
+
+    if new_key is not None:
+        made = signing.new_key(new_key)
+        click.echo(f"{new_key} {made.fingerprint}; devices trust it by {signing.public_path(new_key)}", err=True)
+        key = key or new_key
+    if bundle is None:
+        if new_key is None:
+            raise InputError("there is no bundle to sign", hint="edgec sign out.edgec --key FILE")
+        return
+    if key is None:
+        raise InputError("there is no key to sign with", hint="add --key FILE, or --new-key FILE for the first time")
+    signed = signing.sign(bundle, key, output)
+    click.echo(f"{output or bundle} is signed with {signed.fingerprint}", err=True)
+
+
+@click.command()
+@click.argument("key", type=click.Path(path_type=Path), metavar="KEY.pub")
+@click.option("--to", "urls", required=True, multiple=True, metavar="URL[,URL…]", help="ssh://pi@host and the like")
+@click.option("--json", "as_json", is_flag=True, help="machine-readable, to standard output")
+def trust(key: Path, urls: Sequence[str], as_json: bool) -> None:
+    """Have devices take only bundles that are signed with this key, or one that they trust already."""
+    from edgec_devices import signing
+
+    targets = split_urls(urls)
+    finish(signing.trust(key, targets, ask=len(targets) == 1 and sys.stdin.isatty()), as_json)
+
+
+VERBS: tuple[click.Command, ...] = (package, sign, trust)

@@ -1,0 +1,325 @@
+"""What a machine is and has, as plain JSON, for `edgec doctor`: collected here, judged on the host (doctor.py).
+
+Everything that the kernel tells is read below a given root, so that a test can show another machine.  What may crash,
+an interpreter with the Edge TPU's library, is tried in a process of its own.  This is part of the device end, see
+wire.py; the host collects its own facts with it too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import grp
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import pwd
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import sysconfig
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+from edgec_runtime.slots import machine_target
+
+MODULES = {"litert": "ai_edge_litert.interpreter", "tflite-runtime": "tflite_runtime.interpreter"}
+EDGETPU_LIBRARIES = ("libedgetpu.so.1", "libedgetpu.so")
+EDGETPU_IDS = ("1a6e:089a", "18d1:9302")  # before and after its firmware was loaded
+EDGETPU_PACKAGES = ("libedgetpu1-std", "libedgetpu1-max")
+CAMERA_PROGRAMS = ("rpicam-hello", "libcamera-hello", "cam")
+TRIAL_S = 40.0
+Execute = Callable[..., "subprocess.CompletedProcess[bytes]"]
+Facts = Dict[str, Any]
+
+# A .tflite of one RELU: enough for an interpreter to hand its graph to the delegate, where unlike versions crash.
+_MODEL = (
+    "eNqTYGBgCHHzMWZg4GMQYRBg4GHgAIqwAHkMQB4DgwwQ3wBiZiBmBGKILAhC+CA1PHCdLEASImYDxA5A7IKkjoGBCywPUscFNYsHKg/DDFj4TEBs"
+    "AraXgeHB////kfVVQuUZofI8UB8wQN2CrLYCTS3C/TwM3Eh6hCHWCgMAAWgKDA=="
+)
+# Says each step before it is made, so that the last one said is the one that crashed.
+_TRIAL = f"""
+import ctypes, importlib, sys, zlib, base64
+def step(name):
+    print(name, flush=True)
+step("import")
+module = importlib.import_module(sys.argv[1])
+model = zlib.decompress(base64.b64decode("{_MODEL}"))
+step("interpreter")
+module.Interpreter(model_content=model).allocate_tensors()
+delegate = None
+if sys.argv[2]:
+    step("library")
+    ctypes.CDLL(sys.argv[2])
+    step("delegate")
+    delegate = module.load_delegate(sys.argv[2])
+    step("interpreter with the delegate")
+    module.Interpreter(model_content=model, experimental_delegates=[delegate]).allocate_tensors()
+step("done")
+"""
+
+
+def collect(folder: str, root: str = "/", execute: Execute = subprocess.run) -> Facts:
+    """All facts.  folder: where bundles go.  What cannot be found out is None or empty, never an error."""
+    m = _Machine(root, execute)
+    facts: Facts = {
+        "os": m.release(),
+        "kernel": platform.release(),
+        "machine": platform.machine(),
+        "bits": struct.calcsize("P") * 8,
+        "target": machine_target(),
+        "page": os.sysconf("SC_PAGE_SIZE"),
+        "board": m.text("proc/device-tree/model").strip("\0\n "),
+        "python": platform.python_version(),
+        "executable": sys.executable,
+        "packages": {name: _version(name) for name in ("numpy", "pycoral", *map(distribution, MODULES.values()))},
+        "pycoral": _pycoral(),
+        "managed": _managed(),
+    }
+    for name, look in (
+        ("user", m.user), ("usb", m.edgetpus), ("pcie", m.pcie), ("udev", m.udev_rules), ("libedgetpu", m.libedgetpu),
+        ("throttled", m.throttled), ("clock", m.clock), ("celsius", m.celsius), ("cameras", m.cameras),
+    ):  # fmt: skip
+        facts[name] = _safely(look)
+    facts["camera_program"] = next((p for p in CAMERA_PROGRAMS if shutil.which(p)), None)
+    facts["disk"] = _safely(lambda: disk(folder))
+    facts["trials"] = m.trials(facts["libedgetpu"] or {})
+    return facts
+
+
+def edgetpus_here() -> Tuple[List[Facts], List[str]]:
+    """Edge TPUs of this machine: on USB, and the nodes of those on PCIe."""
+    m = _Machine("/", subprocess.run)
+    return m.edgetpus(), m.pcie()
+
+
+def _safely(look: Callable[[], Any]) -> Any:
+    try:
+        return look()
+    except (OSError, ValueError, KeyError, LookupError):
+        return None
+
+
+class _Machine:
+    """The files below a root and the programs of a machine."""
+
+    def __init__(self, root: str, execute: Execute) -> None:
+        self.root, self.execute = root, execute
+
+    def text(self, path: str) -> str:
+        """A small file's text; empty where it cannot be read."""
+        try:
+            with open(os.path.join(self.root, path), encoding="utf-8", errors="replace") as f:
+                return f.read(1 << 22)
+        except OSError:
+            return ""
+
+    def number(self, path: str) -> Optional[int]:
+        """A file's number."""
+        found = re.match(r"\s*(-?\d+)", self.text(path))
+        return int(found.group(1)) if found else None
+
+    def glob(self, pattern: str) -> List[str]:
+        """Paths relative to the root, sorted."""
+        return sorted(os.path.relpath(p, self.root) for p in glob.glob(os.path.join(self.root, pattern)))
+
+    def release(self) -> Facts:
+        """Of /etc/os-release."""
+        found = dict(re.findall(r'^([A-Z_]+)="?([^"\n]*)', self.text("etc/os-release"), re.M))
+        return {"name": found.get("PRETTY_NAME") or platform.platform(), "id": found.get("ID", "")}
+
+    def user(self) -> Facts:
+        """Who would run bundles."""
+        groups = []
+        for number in {os.getegid(), *os.getgroups()}:
+            with contextlib.suppress(KeyError):
+                groups.append(grp.getgrgid(number).gr_name)
+        return {"name": pwd.getpwuid(os.geteuid()).pw_name, "groups": sorted(groups)}
+
+    def edgetpus(self) -> List[Facts]:
+        """Edge TPUs on USB: id, Mb/s, and whether the user may open the device."""
+        found = []
+        for path in self.glob("sys/bus/usb/devices/*/idVendor"):
+            folder = os.path.dirname(path)
+            known = f"{self.text(path).strip()}:{self.text(os.path.join(folder, 'idProduct')).strip()}"
+            if known not in EDGETPU_IDS:
+                continue
+            bus, number = (self.number(os.path.join(folder, n)) for n in ("busnum", "devnum"))
+            node = f"/dev/bus/usb/{bus or 0:03}/{number or 0:03}"
+            real = os.path.join(self.root, node[1:])
+            group = _safely(lambda real=real: grp.getgrgid(os.stat(real).st_gid).gr_name)  # type: ignore[misc]
+            speed = self.number(os.path.join(folder, "speed"))
+            allowed = os.access(real, os.R_OK | os.W_OK) if os.path.exists(real) else None
+            found.append({"id": known, "mbps": speed, "node": node, "group": group, "allowed": allowed})
+        return found
+
+    def pcie(self) -> List[str]:
+        """Edge TPUs on PCIe."""
+        return ["/" + p for p in self.glob("dev/apex_[0-9]*")]
+
+    def udev_rules(self) -> List[str]:
+        """Files with a rule for the Edge TPU on USB."""
+        there = [p for d in ("etc", "lib", "usr/lib") for p in self.glob(f"{d}/udev/rules.d/*.rules")]
+        return ["/" + p for p in there if all(i.split(":")[0] in self.text(p) for i in EDGETPU_IDS)]
+
+    def libedgetpu(self) -> Facts:
+        """The Edge TPU's library: where, from which package, linked for which page size."""
+        folders = ("usr/lib", "usr/lib/*", "usr/local/lib", "lib")
+        places = [p for name in EDGETPU_LIBRARIES for folder in folders for p in self.glob(f"{folder}/{name}")]
+        facts: Facts = {"path": None, "name": None, "align": None, "package": None, "version": None}
+        if places:
+            align = alignment(os.path.join(self.root, places[0]))
+            facts.update(path="/" + places[0], name=os.path.basename(places[0]), align=align)
+        for package in EDGETPU_PACKAGES:
+            stanza = re.search(rf"^Package: {package}\n(?:.+\n)*", self.text("var/lib/dpkg/status"), re.M)
+            version = re.search(r"^Version: (\S+)", stanza.group(0), re.M) if stanza else None
+            if stanza and version and " installed\n" in stanza.group(0):
+                facts.update(package=package, version=version.group(1))
+        return facts
+
+    def throttled(self) -> Optional[int]:
+        """The firmware's flags of power and heat, of a Raspberry Pi."""
+        text = self.text("sys/devices/platform/soc/soc:firmware/get_throttled").strip()
+        vcgencmd = shutil.which("vcgencmd")
+        if not text and vcgencmd:
+            with contextlib.suppress(subprocess.SubprocessError):
+                done = self.execute([vcgencmd, "get_throttled"], capture_output=True, timeout=10)
+                text = done.stdout.decode(errors="replace").strip()
+        found = re.fullmatch(r"(?:throttled=)?(?:0x)?([0-9a-fA-F]+)", text)
+        return int(found.group(1), 16) if found else None
+
+    def clock(self) -> Facts:
+        """Of the first CPU: governor, and kHz now and at most."""
+        folder = "sys/devices/system/cpu/cpu0/cpufreq"
+        return {
+            "governor": self.text(f"{folder}/scaling_governor").strip(),
+            "khz": self.number(f"{folder}/scaling_cur_freq"),
+            "max_khz": self.number(f"{folder}/cpuinfo_max_freq"),
+        }
+
+    def celsius(self) -> Optional[float]:
+        """Of the SoC, or of the first zone that has a temperature."""
+        zones = self.glob("sys/class/thermal/thermal_zone*/temp")
+        zones.sort(key=lambda p: "cpu" not in self.text(os.path.join(os.path.dirname(p), "type")))
+        found = [n for n in map(self.number, zones) if n is not None]
+        return found[0] / 1000 if found else None
+
+    def cameras(self) -> List[Facts]:
+        """Nodes of video capture; a Pi's codecs and image processors, which have such nodes too, are left out."""
+        found = []
+        for path in self.glob("sys/class/video4linux/video*/name"):
+            name = self.text(path).strip()
+            if not re.search(r"codec|isp|hevc|rpivid", name, re.I):
+                found.append({"node": f"/dev/{path.split('/')[-2]}", "name": name})
+        return found
+
+    def trials(self, libedgetpu: Facts) -> List[Facts]:
+        """Each interpreter that is installed, tried in a process of its own, with the Edge TPU's library if it exists.
+
+        An entry: "module", "version", "reached" (the last step begun, or "done"), "status" (of the process; a signal is
+        negative; None: it hung), "said" (the end of its standard error) and "align" of its libraries.
+        """
+        found = []
+        for module in MODULES.values():
+            spec = _spec(module.split(".")[0])
+            if spec is None:
+                continue
+            folders = list(spec.submodule_search_locations or [])
+            libraries = [p for f in folders for p in glob.glob(os.path.join(f, "**", "*.so*"), recursive=True)]
+            aligned = [a for a in map(alignment, libraries) if a]
+            status, output, said = self._try([module, libedgetpu.get("name") or ""])
+            steps = output.split("\n")[:-1]
+            found.append(
+                {
+                    "module": module,
+                    "version": _version(distribution(module)),
+                    "reached": steps[-1].strip() if steps else "start",
+                    "status": status,
+                    "said": said.strip()[-400:],
+                    "align": min(aligned) if aligned else None,
+                }
+            )
+        return found
+
+    def _try(self, arguments: List[str]) -> Any:
+        try:
+            command = [sys.executable, "-c", _TRIAL, *arguments]
+            done = self.execute(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=TRIAL_S)
+        except subprocess.TimeoutExpired as e:
+            return None, (e.stdout or b"").decode(errors="replace"), (e.stderr or b"").decode(errors="replace")
+        except OSError as e:
+            return 127, "", str(e)
+        return done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
+
+
+def disk(folder: str) -> Facts:
+    """Of the nearest folder that exists: bytes free, and whether it can be written to."""
+    while not os.path.isdir(folder):
+        folder = os.path.dirname(folder)
+    room = os.statvfs(folder)
+    read_only = bool(room.f_flag & getattr(os, "ST_RDONLY", 1))
+    allowed = os.access(folder, os.W_OK | os.X_OK)
+    return {"path": folder, "free": room.f_bavail * room.f_frsize, "read_only": read_only, "allowed": allowed}
+
+
+def distribution(module: str) -> str:
+    """The name on PyPI of an interpreter's module."""
+    return module.split(".")[0].replace("_", "-")
+
+
+def _version(name: str) -> Optional[str]:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _managed() -> bool:
+    """Whether pip refuses to install for this Python unless it is told to all the same (PEP 668)."""
+    marker = os.path.join(sysconfig.get_path("stdlib"), "EXTERNALLY-MANAGED")
+    return sys.prefix == sys.base_prefix and os.path.exists(marker)
+
+
+def _spec(module: str) -> Any:
+    """Found without importing it: it may be anything."""
+    try:
+        return importlib.util.find_spec(module)
+    except (ImportError, ValueError):
+        return None
+
+
+def _pycoral() -> Optional[str]:
+    """Whose pycoral there is: "google", "other" or None.  Google never published its own on PyPI."""
+    spec = _spec("pycoral")
+    if spec is None and _version("pycoral") is None:
+        return None
+    folders = list(spec.submodule_search_locations or []) if spec else []
+    return "google" if any(os.path.exists(os.path.join(f, "utils", "edgetpu.py")) for f in folders) else "other"
+
+
+def alignment(path: str) -> Optional[int]:
+    """The largest page size that a shared object can be loaded with: the least p_align of its PT_LOADs."""
+    try:
+        with open(path, "rb") as f:
+            head = f.read(64)
+            if head[:4] != b"\x7fELF" or head[5] != 1:
+                return None
+            wide = head[4] == 2
+            start = struct.unpack_from("<Q", head, 32)[0] if wide else struct.unpack_from("<I", head, 28)[0]
+            size, count = struct.unpack_from("<HH", head, 54 if wide else 42)
+            f.seek(start)
+            table = f.read(size * count)
+        found = []
+        for at in range(0, size * count, size):
+            if struct.unpack_from("<I", table, at)[0] == 1:
+                found.append(struct.unpack_from("<Q", table, at + 48)[0] if wide else _narrow(table, at))
+    except (OSError, struct.error, IndexError):
+        return None
+    return min(found) if found else None
+
+
+def _narrow(table: bytes, at: int) -> int:
+    found: int = struct.unpack_from("<I", table, at + 28)[0]
+    return found

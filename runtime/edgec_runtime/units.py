@@ -1,0 +1,144 @@
+"""systemd units that run a bundle's application: their text, and putting them on a device (docs/packages.md).
+
+This is part of the device end, see wire.py.  The host writes the unit of a Debian package with it too.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import re
+import shutil
+import subprocess
+from typing import Any, Callable, Dict, List, Optional
+
+from edgec_runtime.slots import Disk, Refused, machine_target
+
+RESTART_S = 5
+LIMIT_S = 60.0
+RUNS = 50  # of the bundle's program, which is what runs unless COMMAND says something else
+Execute = Callable[..., "subprocess.CompletedProcess[bytes]"]
+
+_APP = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
+_PATH = re.compile(r"/[A-Za-z0-9_./+@-]*")
+_NO_SYSTEMD = "flash without --service, and start the program as this device starts others"
+
+
+def unit_name(app: str) -> str:
+    """The unit's file name.  Raises Refused for an application whose name would mean something to systemd."""
+    if not _APP.fullmatch(app):
+        raise Refused(
+            "input", f'"{app:.80}" cannot be the name of a service', "give one of A-Z a-z 0-9 _ . - with --app"
+        )
+    return f"edgec-{app}.service"
+
+
+def unit_text(app: str, folder: str, program: str, settings: str, user: bool = False, extra: str = "") -> str:
+    """The unit.
+
+    folder: what holds model.edgec, where the application runs.  program: of the bundle.  settings: a file that may
+    set COMMAND.  user: a unit of a user's manager.  extra: more lines of [Service].
+    Raises Refused for a path that would have to be quoted.
+    """
+    for path in (folder, program, settings):
+        if not _PATH.fullmatch(path):
+            raise Refused("device", f'"{path:.80}" cannot be written in a unit', "set EDGEC_ROOT to a plain path")
+    return f"""# Written by edgec, and again when it is flashed or upgraded.  What runs is set in {settings}
+[Unit]
+Description=edgec: {unit_name(app)[6:-8]}
+Documentation=file:{settings}
+
+[Service]
+WorkingDirectory={folder}
+Environment=EDGEC_BUNDLE={folder}/model.edgec
+Environment="COMMAND={program} --runs {RUNS} --json"
+EnvironmentFile=-{settings}
+ExecStart=/bin/sh -c 'eval "exec $$COMMAND"'
+Restart=on-failure
+RestartSec={RESTART_S}
+{extra}
+[Install]
+WantedBy={"default.target" if user else "multi-user.target"}
+"""
+
+
+class Units:
+    """The units of a device.  root: ~/.edgec.  folder: where they are; default is the manager's own."""
+
+    def __init__(self, root: str, disk: Disk, execute: Execute = subprocess.run, folder: Optional[str] = None) -> None:
+        self.root, self.disk, self.execute = root, disk, execute
+        self.user = os.geteuid() != 0
+        self.folder = folder or os.environ.get("EDGEC_UNITS") or self._own_folder()
+
+    def _own_folder(self) -> str:
+        if not self.user:
+            return "/etc/systemd/system"
+        config = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+        return os.path.join(config, "systemd", "user")
+
+    def path(self, app: str) -> str:
+        """Of an application's unit."""
+        return os.path.join(self.folder, unit_name(app))
+
+    def check(self, app: str) -> None:
+        """Raises Refused where a service of this application cannot be had.  Changes nothing."""
+        self._text(app)
+        if shutil.which("systemctl") is None:
+            raise Refused("device", "there is no systemd on the device: no systemctl", _NO_SYSTEMD)
+        self._systemctl("show", "--property=Version", hint=_NO_SYSTEMD)
+
+    def install(self, app: str) -> Dict[str, Any]:
+        """Writes the unit that runs the active slot, has it start at boot, and restarts it."""
+        self.check(app)
+        text, path = self._text(app).encode(), self.path(app)
+        self.disk.mkdir(self.folder)
+        aside = f"{path}.new"
+        self.disk.write(aside, 0, text)
+        self.disk.sync(aside)
+        self.disk.rename(aside, path)
+        self.disk.sync(self.folder)
+        self._systemctl("daemon-reload")
+        self._systemctl("enable", unit_name(app))
+        self._systemctl("restart", unit_name(app))
+        return {"unit": path, "lingers": self._linger()}
+
+    def refresh(self, app: str) -> Optional[str]:
+        """After a switch of slots: restarts the service, where there is one.  Returns why it could not be."""
+        try:
+            if _APP.fullmatch(app) and os.path.exists(self.path(app)):
+                self._systemctl("try-restart", unit_name(app))
+        except Refused as e:
+            return e.what
+        return None
+
+    def _text(self, app: str) -> str:
+        current = os.path.join(self.root, app, "current")
+        program = os.path.join(current, "bin", machine_target(), "main")
+        return unit_text(app, current, program, os.path.join(self.root, app, "service.conf"), self.user)
+
+    def _systemctl(self, *words: str, hint: str = "look at it on the device: journalctl -e") -> None:
+        command = ["systemctl", *(["--user"] if self.user else []), *words]
+        status, said = self._run(command)
+        if status:
+            last = said.splitlines()[-1] if said else f"status {status}"
+            raise Refused("device", f"{' '.join(command)} failed: {last}", hint)
+
+    def _linger(self) -> bool:
+        """Whether it goes on when its user logs out, and starts at boot: that of a user has to be told to."""
+        if not self.user:
+            return True
+        enable = ["loginctl", "enable-linger", getpass.getuser()]
+        ways: List[List[str]] = [enable[:2], ["sudo", "-n", *enable]]
+        return any(self._run(way)[0] == 0 for way in ways)
+
+    def _run(self, command: List[str]) -> "tuple[int, str]":
+        env = {**os.environ, "LC_ALL": "C"}
+        if self.user:
+            env.setdefault("XDG_RUNTIME_DIR", f"/run/user/{os.getuid()}")
+        try:
+            done = self.execute(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=LIMIT_S, env=env)
+        except OSError as e:
+            return 127, f"{command[0]}: {e.strerror}"
+        except subprocess.TimeoutExpired:
+            return 124, f"no answer in {LIMIT_S:.0f} s"
+        return done.returncode, (done.stderr or b"").decode(errors="replace").strip()

@@ -1,0 +1,179 @@
+"""Wheels on a device: unpacked beside an application's slots, so that nothing is installed and no pip is needed.
+
+    ~/.edgec/<app>/site/<sha256>/         one wheel's files, and wheel.json with the hash of each
+    ~/.edgec/<app>/site/active.json       which of them are used; replaced by one rename after all were tried together
+
+This is part of the device end, see wire.py.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+import zipfile
+from typing import Any, Callable, Dict, List
+
+from edgec_runtime.slots import App, Refused, digest
+
+MAX_UNPACKED_BYTES = 1 << 30
+MAX_WHEEL_FILES = 1 << 14
+TRY_S = 120.0
+LIST, ACTIVE = "wheel.json", "active.json"
+Execute = Callable[..., "subprocess.CompletedProcess[bytes]"]
+
+_BLOCK = 1 << 20
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_PART = r"(?!\.{1,2}(?:/|$))[A-Za-z0-9_.+@~() ,=-]+"
+_MEMBER = re.compile(rf"{_PART}(?:/{_PART})*")
+
+
+class Site:
+    """The wheels of one application."""
+
+    def __init__(self, app: App, execute: Execute = subprocess.run) -> None:
+        self.app, self.disk, self.execute = app, app.disk, execute
+
+    def there(self) -> List[str]:
+        """sha256 of the wheels that are there and whole."""
+        folder = self.app.at("site")
+        names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+        return [n for n in names if _SHA256.fullmatch(n) and self._whole(n)]
+
+    def active(self) -> List[str]:
+        """sha256 of the wheels in use."""
+        try:
+            with open(self.app.at("site", ACTIVE), encoding="utf-8") as f:
+                return [n for n in json.load(f) if _SHA256.fullmatch(n)]
+        except (OSError, ValueError, TypeError):
+            return []
+
+    def _whole(self, name: str) -> bool:
+        folder = self.app.at("site", name)
+        try:
+            with open(os.path.join(folder, LIST), encoding="utf-8") as f:
+                files: Dict[str, str] = json.load(f)
+            found = [os.path.relpath(os.path.join(d, n), folder) for d, _, names in os.walk(folder) for n in names]
+            listed = all(_MEMBER.fullmatch(n) and digest(os.path.join(folder, n)) == s for n, s in files.items())
+            return listed and set(found) == {LIST, *files}
+        except (OSError, ValueError, TypeError, AttributeError):
+            return False
+
+    def environment(self, wheels: List[str]) -> Dict[str, str]:
+        """For a Python that uses these wheels; every byte of them checked."""
+        for name in wheels:
+            if not self._whole(name):
+                raise Refused("device", f"a wheel of {self.app.name} is damaged", "edgec flash --with-runtime")
+        paths = os.pathsep.join(self.app.at("site", name) for name in wheels)
+        # no .pyc: each folder must hold what its list says and nothing else
+        return {**os.environ, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONNOUSERSITE": "1"}
+
+    def check(self) -> None:
+        """Raises Refused where the device executes only what is signed, which a wheel is not."""
+        if self.app.trusted():
+            hint = "install them there: sudo apt-get install python3-numpy; pip install edgec-runtime"
+            raise Refused("device", "the device has a trusted key and wheels are not signed", hint)
+
+    def unpack(self) -> str:
+        """Unpacks the wheel that has been sent.  It is not used yet.  Returns its sha256."""
+        self.check()
+        plan = self.app.plan
+        if plan is None:
+            raise Refused("device", "no wheel was announced", "flash again")
+        new = self.app.at("new")
+        self.disk.remove(new)
+        self.disk.mkdir(new)
+        wheel = os.path.join(new, "wheel")
+        self.app.assemble(plan, wheel)
+        files = os.path.join(new, "files")
+        try:
+            with zipfile.ZipFile(wheel) as archive:
+                self._extract(archive, files)
+        except (zipfile.BadZipFile, RuntimeError, ValueError, EOFError) as e:
+            self.disk.remove(new)
+            raise Refused("input", f"the wheel is damaged: {e}", "download it again") from e
+        except BaseException:
+            with contextlib.suppress(OSError):
+                self.disk.remove(new)
+            raise
+        for folder, _, names in os.walk(files, topdown=False):
+            for name in names:
+                self.disk.sync(os.path.join(folder, name))
+            self.disk.sync(folder)
+        place = self.app.at("site", plan.sha256)
+        self.disk.mkdir(self.app.at("site"))
+        self.disk.remove(place)
+        self.disk.rename(files, place)
+        self.disk.sync(self.app.at("site"))
+        self.disk.remove(new)
+        self.disk.remove(self.app.at("incoming"))
+        self.app.plan = None
+        return str(plan.sha256)
+
+    def _extract(self, archive: zipfile.ZipFile, folder: str) -> None:
+        entries = [e for e in archive.infolist() if not e.filename.endswith("/")]
+        for e in entries:
+            if stat.S_IFMT(e.external_attr >> 16) not in (0, stat.S_IFREG) or not _MEMBER.fullmatch(e.filename):
+                raise Refused("input", f"the wheel has an unsafe file: {e.filename!r:.80}", "do not use this wheel")
+        total = sum(e.file_size for e in entries)
+        if len(entries) > MAX_WHEEL_FILES or total > MAX_UNPACKED_BYTES:
+            raise Refused("input", "the wheel unpacks to more than a wheel should", "do not use this wheel")
+        free = shutil.disk_usage(self.app.path).free
+        if total > free:
+            what = f"{self.app.path} has {free / 1e6:.1f} MB free, {total / 1e6:.1f} MB are needed"
+            raise Refused("device", what, "free some space on the device: df -h ~")
+        self.disk.mkdir(folder)
+        hashes = {}
+        for e in entries:
+            path, at = os.path.join(folder, e.filename), 0
+            self.disk.mkdir(os.path.dirname(path))
+            self.disk.write(path, 0, b"")
+            with archive.open(e) as f:  # reads no more than file_size, and checks the CRC
+                for block in iter(lambda f=f: f.read(_BLOCK), b""):  # type: ignore[misc]
+                    self.disk.write(path, at, block)
+                    at += len(block)
+            hashes[e.filename] = digest(path)
+        self.disk.write(os.path.join(folder, LIST), 0, json.dumps(hashes).encode())
+
+    def adopt(self, wheels: List[str]) -> Dict[str, Any]:
+        """Uses these wheels from now on, if the runtime can be imported with them; else all stays as it was."""
+        self.check()
+        if not all(isinstance(n, str) and _SHA256.fullmatch(n) for n in wheels):
+            raise Refused("input", "the list of wheels is impossible", "flash again")
+        try:
+            version = self._try(wheels)
+        except Refused:
+            self._keep(self.active())
+            raise
+        path = self.app.at("site", ACTIVE)
+        self.disk.write(f"{path}.new", 0, json.dumps(wheels).encode())
+        self.disk.sync(f"{path}.new")
+        self.disk.rename(f"{path}.new", path)
+        self.disk.sync(self.app.at("site"))
+        self._keep(wheels)
+        return {"runtime": version}
+
+    def _try(self, wheels: List[str]) -> str:
+        command = [sys.executable, "-c", "import edgec_runtime; print(edgec_runtime.__version__)"]
+        try:
+            done = self.execute(
+                command, env=self.environment(wheels), stdin=subprocess.DEVNULL, capture_output=True, timeout=TRY_S
+            )
+        except subprocess.TimeoutExpired:
+            raise Refused("device", "the runtime could not be imported in time", "try again") from None
+        if done.returncode:
+            said = done.stderr.decode(errors="replace").strip().splitlines()[-1:] or [f"status {done.returncode}"]
+            hint = "sudo apt-get install python3-numpy on the device, or give wheels for it with --wheel"
+            raise Refused("device", f"the runtime cannot be imported with these wheels: {said[0][:300]}", hint)
+        return done.stdout.decode(errors="replace").strip()
+
+    def _keep(self, wheels: List[str]) -> None:
+        folder = self.app.at("site")
+        for name in os.listdir(folder) if os.path.isdir(folder) else ():
+            if _SHA256.fullmatch(name) and name not in wheels:
+                self.disk.remove(os.path.join(folder, name))

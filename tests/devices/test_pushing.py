@@ -1,0 +1,153 @@
+"""flash --with-runtime: wheels on the device, hashed, tried together, used by run; and wheels that are refused."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+import tomllib
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from edgec_devices.flash import flash
+from edgec_devices.protocol import Connection
+from edgec_devices.pushing import PYTHON, REQUIRES, Wheel, push, runtime_wheel
+from edgec_devices.remote import Remote
+from edgec_devices.signing import new_key
+from edgec_devices.stream import stream_for
+from edgec_runtime import Bundle, DeviceError, EdgecError, InputError, write_bundle
+from edgec_runtime.slots import machine_target
+
+from tests.conftest import ROOT
+from tests.devices.test_flash import bundle, cli, failed, ok, program, root
+from tests.runtime import tiny_model
+
+__all__ = ["program", "root"]
+pytestmark = pytest.mark.cc
+
+
+def wheel(files: dict[str, bytes], name: str = "extra-1.0-py3-none-any.whl") -> Wheel:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as z:
+        for path, data in files.items():
+            z.writestr(path, data)
+    return Wheel(name, made.getvalue())
+
+
+def test_the_runtime_wheel() -> None:
+    made = runtime_wheel()
+    assert made == runtime_wheel()
+    assert len(made.data) < 100_000
+    project = tomllib.loads((ROOT / "runtime" / "pyproject.toml").read_text())["project"]
+    assert (project["requires-python"], project["dependencies"]) == (PYTHON, [REQUIRES])
+
+
+def test_pip_takes_the_runtime_wheel(tmp_path: Path) -> None:
+    made = runtime_wheel()
+    (tmp_path / made.name).write_bytes(made.data)
+    command = [sys.executable, "-m", "pip", "install", "--no-deps", "--no-index", "-q", "--target", str(tmp_path / "t")]
+    subprocess.run([*command, str(tmp_path / made.name)], check=True, timeout=120)
+    assert (tmp_path / "t" / "edgec_runtime" / "session.py").exists()
+
+
+def test_flash_with_runtime_and_run(tmp_path: Path, root: Path, program: Path) -> None:
+    library = tiny_model.build_library(tmp_path)
+    path = tmp_path / "1.edgec"
+    write_bundle(path, *tiny_model.parts(library, {machine_target(): program}))
+    extra = tmp_path / "extra-1.0-py3-none-any.whl"
+    extra.write_bytes(wheel({"extra/__init__.py": b"x = 1\n", "extra/.hidden": b""}).data)
+    done = cli("flash", path, "--to", "local:", "--with-runtime", "--wheel", extra)
+    assert done.exit_code == 0, done.output
+    assert "flashed, slot a, runtime 0.1.0" in done.output
+    site = root / "tiny" / "site"
+    assert len(json.loads((site / "active.json").read_text())) == 2
+    assert "runtime 0.1.0 was there already" in ok(flash(path, ["local:"], wheels=[Wheel.of(extra)]))
+    device = Remote(lambda: stream_for("local:"))
+    with Bundle.open(path) as b:
+        image = tiny_model.image(3)
+        for name, array in tiny_model.reference(image).items():
+            np.testing.assert_array_equal(device.run(b, {"image": image})[name], array)
+        result = device.bench(b, 3)
+        assert [len(s.ms) for s in (*result.segments, result.total)] == [3, 3, 3, 3]
+    next(site.glob("*/edgec_runtime/session.py")).write_text("raise SystemExit('changed')")
+    with Bundle.open(path) as b, pytest.raises(DeviceError, match="a wheel of tiny is damaged"):
+        device.bench(b, 3)
+    assert "runtime 0.1.0" in ok(flash(path, ["local:"], wheels=[]))
+    assert len([p for p in site.iterdir() if p.is_dir()]) == 1, "wheels that are not used any more go"
+
+
+@pytest.mark.parametrize(
+    ("files", "what"),
+    [
+        ({"../evil.py": b""}, "unsafe file"),
+        ({"/tmp/evil.py": b""}, "unsafe file"),
+        ({"a/../../evil.py": b""}, "unsafe file"),
+        ({f"d/{i}": b"" for i in range(17_000)}, "more than a wheel should"),
+        ({"edgec_runtime/__init__.py": b"", "numpy/__init__.py": b"1/0"}, "cannot be imported"),
+    ],
+    ids=["up", "absolute", "up-inside", "many", "does not work"],
+)
+def test_wheels_that_are_refused(tmp_path: Path, root: Path, program: Path, files: dict[str, bytes], what: str) -> None:
+    one = bundle(tmp_path / "1.edgec", program)
+    ok(flash(one, ["local:"], wheels=[]))
+    before = (root / "tiny" / "site" / "active.json").read_text()
+    error = failed(flash(bundle(tmp_path / "2.edgec", program, b"2"), ["local:"], wheels=[wheel(files)]))
+    assert what in error.what
+    assert error.hint
+    assert os.readlink(root / "tiny" / "current") == "a"
+    assert (root / "tiny" / "site" / "active.json").read_text() == before
+    assert len([p for p in (root / "tiny" / "site").iterdir() if p.is_dir()]) == 1
+    assert not list(tmp_path.rglob("evil*"))
+    ok(flash(one, ["local:"], wheels=[]))
+
+
+def test_a_link_in_a_wheel(root: Path) -> None:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as z:
+        info = zipfile.ZipInfo("link")
+        info.create_system, info.external_attr = 3, 0o120777 << 16
+        z.writestr(info, "/etc/passwd")
+    with Connection(stream_for("local:")) as c, pytest.raises(InputError, match="unsafe file"):
+        push(c, "tiny", [Wheel("extra-1.0-py3-none-any.whl", made.getvalue())])
+
+
+@pytest.mark.parametrize(
+    ("name", "target", "python", "good"),
+    [
+        ("ai_edge_litert-2.0.2-cp311-cp311-manylinux_2_17_aarch64.whl", "linux-aarch64", "3.11.2", True),
+        ("ai_edge_litert-2.0.2-cp311-cp311-manylinux_2_17_aarch64.whl", "linux-aarch64", "3.13.1", False),
+        ("ai_edge_litert-2.0.2-cp311-cp311-manylinux_2_17_x86_64.whl", "linux-aarch64", "3.11.2", False),
+        ("x-1-cp38-abi3-manylinux2014_armv7l.manylinux_2_17_armv7l.whl", "linux-armv7", "3.12.0", True),
+        ("x-1-py2.py3-none-any.whl", "linux-armv7", "3.9.0", True),
+    ],
+)
+def test_wheels_of_other_machines(name: str, target: str, python: str, good: bool) -> None:
+    check: Callable[[], None] = lambda: Wheel(name, b"").fits(target, python)  # noqa: E731
+    if good:
+        check()
+        return
+    with pytest.raises(InputError, match="is not for this device") as e:
+        check()
+    assert str(e.value.hint).startswith("pip download ")
+
+
+def test_files_that_are_no_wheels(tmp_path: Path) -> None:
+    for name, data in (("x.zip", b""), ("x-1-py3-none-any.whl", b"junk"), ("missing-1-py3-none-any.whl", None)):
+        if data is not None:
+            (tmp_path / name).write_bytes(data)
+        with pytest.raises(InputError) as e:
+            Wheel.of(tmp_path / name)
+        assert e.value.hint
+
+
+def test_a_device_that_trusts_a_key_takes_no_wheels(root: Path) -> None:
+    key = new_key(root.parent / "key")
+    with Connection(stream_for("local:")) as c:
+        c.request("trust", key.line.encode())
+        with pytest.raises(EdgecError, match="wheels are not signed"):
+            push(c, "tiny", [])
