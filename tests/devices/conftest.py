@@ -30,3 +30,16 @@ def arm_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def bundle(arm_bundle: Path) -> Bundle:
     return Bundle.open(arm_bundle)
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny model's program for this machine."""
+    return tiny_model.build_program(tmp_path_factory.mktemp("program"))
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the device end of this machine keeps what is flashed."""
+    monkeypatch.setenv("EDGEC_ROOT", str(tmp_path / "root"))
+    return tmp_path / "root"

@@ -30,17 +30,6 @@ from tests.runtime import tiny_model
 pytestmark = pytest.mark.cc
 
 
-@pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny_model.build_program(tmp_path_factory.mktemp("program"))
-
-
-@pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("EDGEC_ROOT", str(tmp_path / "root"))
-    return tmp_path / "root"
-
-
 def bundle(path: Path, program: Path, extra: bytes = b"", target: str | None = None) -> Path:
     manifest, files = tiny_model.parts(None, {target or machine_target(): program})
     write_bundle(path, manifest, {**files, "report/extra.bin": extra + b"."})

@@ -24,10 +24,9 @@ from edgec_runtime import Bundle, DeviceError, EdgecError, InputError, write_bun
 from edgec_runtime.slots import machine_target
 
 from tests.conftest import ROOT
-from tests.devices.test_flash import bundle, cli, failed, ok, program, root
+from tests.devices.test_flash import bundle, cli, failed, ok
 from tests.runtime import tiny_model
 
-__all__ = ["program", "root"]
 pytestmark = pytest.mark.cc
 
 

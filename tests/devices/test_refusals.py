@@ -22,9 +22,8 @@ from edgec_runtime.slots import machine_target
 
 from tests.devices import faults
 from tests.devices.test_agent import HOSTILE, Change, hostile
-from tests.devices.test_flash import bundle, cli, program
+from tests.devices.test_flash import bundle, cli
 
-__all__ = ["program"]
 pytestmark = pytest.mark.cc
 
 Snapshot = dict[str, bytes | str]

@@ -19,9 +19,8 @@ from edgec_devices.transfer import PIECE
 from edgec_runtime import DeviceError, InputError
 
 from tests.conftest import ROOT
-from tests.devices.test_flash import bundle, program
+from tests.devices.test_flash import bundle
 
-__all__ = ["program"]
 pytestmark = pytest.mark.cc
 
 Console = Callable[..., str]

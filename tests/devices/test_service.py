@@ -22,11 +22,6 @@ UNIT = "edgec-tiny.service"
 WORDS = [] if os.geteuid() == 0 else ["--user"]
 
 
-@pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny_model.build_program(tmp_path_factory.mktemp("program"))
-
-
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("EDGEC_ROOT", str(tmp_path / "root"))

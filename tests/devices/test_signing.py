@@ -109,17 +109,6 @@ def key(tmp_path: Path) -> Path:
     return tmp_path / "key"
 
 
-@pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny_model.build_program(tmp_path_factory.mktemp("program"))
-
-
-@pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("EDGEC_ROOT", str(tmp_path / "root"))
-    return tmp_path / "root"
-
-
 def bundle(path: Path, program: Path, extra: bytes = b"x") -> Path:
     manifest, files = tiny_model.parts(None, {machine_target(): program})
     write_bundle(path, manifest, {**files, "report/extra.bin": extra})

@@ -12,9 +12,8 @@ from edgec_devices.flash import flash, rollback, status
 from edgec_devices.stream import stream_for
 from edgec_runtime import DeviceError, EdgecError, InputError
 
-from tests.devices.test_flash import bundle, cli, program
+from tests.devices.test_flash import bundle, cli
 
-__all__ = ["program"]
 pytestmark = pytest.mark.cc
 
 FAKE = """#!{python}
