@@ -6,7 +6,7 @@ from pathlib import Path
 
 from edgec.errors import EdgecError
 from edgec.frontends.tflite import TfliteBuilder, add_opaque, add_operator
-from edgec.frontends.tflite_file import CUSTOM, FileOperator, TfliteFile, damage_told
+from edgec.frontends.tflite_file import FileOperator, TfliteFile, damage_told
 from edgec.ir import Graph, TensorType, Value
 from edgec.ir.source import SourceOperator
 
@@ -34,9 +34,8 @@ def _operator(file: TfliteFile, index: int, o: FileOperator, found: dict[int, Te
         graph = _alone(file, o, found, e.what if isinstance(e, EdgecError) else f"{o.name}: {type(e).__name__}: {e}")
     found |= {i: v.type for i, v in zip(o.outputs, graph.outputs, strict=True)}
     reads = tuple(i for i in o.inputs if i >= 0 and not file.has_data(i))
-    opcode = o.name.replace(CUSTOM, "CUSTOM:", 1) if o.name.startswith(CUSTOM) else o.name
     names = tuple(file.name(i) for i in o.outputs)
-    return SourceOperator(index, opcode, o.builtin, o.version, reads, o.outputs, names, graph)
+    return SourceOperator(index, o.opcode, o.builtin, o.version, reads, o.outputs, names, graph)
 
 
 def _alone(file: TfliteFile, o: FileOperator, found: dict[int, TensorType], why_not: str = "") -> Graph:

@@ -52,6 +52,11 @@ class FileOperator:
     uint8: bool
     at: str
 
+    @property
+    def opcode(self) -> str:
+        """As edgetpu_compiler's users write it: the builtin's name, or CUSTOM:<name>."""
+        return self.name.replace(CUSTOM, "CUSTOM:", 1) if self.name.startswith(CUSTOM) else self.name
+
 
 @dataclass(frozen=True)
 class TfliteFile:
@@ -65,7 +70,11 @@ class TfliteFile:
     @classmethod
     def load(cls, path: Path, any_type: bool = False) -> TfliteFile:
         """Raises InputError for what is no TFLite file; call within `damage_told`."""
-        data = path.read_bytes()
+        return cls.parse(path.read_bytes(), path, any_type)
+
+    @classmethod
+    def parse(cls, data: bytes, path: Path, any_type: bool = False) -> TfliteFile:
+        """`load` of what is read already; `path` is for messages."""
         if data[4:8] != b"TFL3":
             hint = "give a .tflite file, whole"
             raise InputError(f"{path.name} is not a TFLite file: its identifier is {data[4:8]!r}", str(path), hint)

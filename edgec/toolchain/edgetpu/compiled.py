@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
 
-from ai_edge_litert import schema_py_generated as schema
+from edgec.errors import InputError
+from edgec.frontends.tflite_file import FileOperator, TfliteFile, damage_told
 
 CUSTOM_OP = "edgetpu-custom-op"
-_OPCODES = {v: k for k, v in vars(schema.BuiltinOperator).items() if isinstance(v, int)}
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Border:
     """An input or output of a file."""
 
     name: str
-    type: int
+    dtype: str
     shape: tuple[int, ...]
 
 
@@ -68,41 +68,22 @@ class Outline:
 
 def read(data: bytes) -> Outline:
     """Raises ValueError for what is no .tflite file, or a damaged one."""
-    if data[4:8] != b"TFL3":
-        raise ValueError(f"its identifier is {data[4:8]!r}, not TFL3")
+    path = Path("compiled.tflite")
     try:
-        model = schema.ModelT.InitFromPackedBuf(data)
-        if not model.subgraphs:
-            raise ValueError("it holds no subgraph")
-        graph = model.subgraphs[0]
-        return Outline(
-            tuple(_operator(model, graph, op) for op in graph.operators),
-            tuple(_border(graph.tensors[i]) for i in graph.inputs),
-            tuple(_border(graph.tensors[i]) for i in graph.outputs),
-        )
-    except Exception as e:  # a damaged flatbuffer can fail anywhere in the generated reader
-        raise ValueError(f"it cannot be read ({type(e).__name__}: {e})") from e
+        with damage_told(path):
+            file = TfliteFile.parse(data, path, any_type=True)
+            operators = tuple(_operator(file, op) for op in file.operators())
+            inputs, outputs = (tuple(_border(file, i) for i in ends) for ends in (file.inputs, file.outputs))
+            return Outline(operators, inputs, outputs)
+    except InputError as e:
+        raise ValueError(e.what) from e
 
 
-def _operator(model: Any, graph: Any, op: Any) -> Operator:
-    code = model.operatorCodes[op.opcodeIndex]
-    builtin = max(int(code.builtinCode), int(code.deprecatedBuiltinCode))
-    opcode = _OPCODES.get(builtin, str(builtin))
-    if opcode == "CUSTOM":
-        opcode = f"CUSTOM:{_text(code.customCode)}"
-    inputs = tuple(_text(graph.tensors[i].name) for i in op.inputs if i >= 0 and not _constant(model, graph.tensors[i]))
-    return Operator(opcode, inputs, tuple(_text(graph.tensors[i].name) for i in op.outputs))
+def _operator(file: TfliteFile, op: FileOperator) -> Operator:
+    inputs = tuple(file.name(i) for i in op.inputs if i >= 0 and not file.has_data(i))
+    return Operator(op.opcode, inputs, tuple(file.name(i) for i in op.outputs))
 
 
-def _constant(model: Any, tensor: Any) -> bool:
-    data = model.buffers[tensor.buffer].data
-    return data is not None and len(data) > 0
-
-
-def _border(tensor: Any) -> Border:
-    shape = () if tensor.shape is None else tuple(int(d) for d in tensor.shape)
-    return Border(_text(tensor.name), int(tensor.type), shape)
-
-
-def _text(name: bytes | str | None) -> str:
-    return name.decode("utf-8", "replace") if isinstance(name, bytes) else name or ""
+def _border(file: TfliteFile, i: int) -> Border:
+    t = file.type(i)
+    return Border(file.name(i), t.dtype, t.shape)
