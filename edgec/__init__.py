@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from edgec_devices.device import BenchResult
     from edgec_devices.findings import Report as Findings
     from edgec_partitioner.explain import Report
 
+    from edgec.benching.report import BenchReport
     from edgec.compiler import Compiled
     from edgec.ir import Array
     from edgec.lowering import Options
@@ -81,13 +81,18 @@ def run(bundle: PathLike, inputs: Mapping[str, Array], on: str = "local:") -> di
         return device_for(on).run(opened, inputs)
 
 
-def bench(bundle: PathLike, on: str = "local:", runs: int = 50) -> BenchResult:
-    """Latency of each segment of a bundle on a device, in ms; estimates of emulated boards are marked as such."""
-    from edgec_devices import device_for
-    from edgec_runtime import Bundle
+def bench(
+    bundle: PathLike, on: str = "local:", runs: int | None = None, seconds: float | None = None, **wishes: Any
+) -> BenchReport:
+    """Latencies of a bundle on a device, and whether its budgets hold; estimates are marked as such.
 
-    with Bundle.open(bundle) as opened:
-        return device_for(on).bench(opened, runs)
+    runs, seconds: of timed inferences in all. wishes: as edgec.benching.request.Bench has them (budgets, compare, …).
+    Raises errors.EdgecError; a missed budget is no error but an entry of the report.
+    """
+    from edgec.benching.request import Bench
+    from edgec.benching.run import run_bench
+
+    return run_bench(Bench(Path(bundle), on, runs=runs, seconds=seconds, **wishes))
 
 
 def doctor(on: str | None = None, ask: bool = False) -> Findings:

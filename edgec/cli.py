@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import edgec
-from edgec import cli_devices, cli_machine, cli_package
+from edgec import cli_bench, cli_devices, cli_machine, cli_package
 from edgec.errors import EdgecError, InputError, did_you_mean
 
 if TYPE_CHECKING:
@@ -160,17 +160,6 @@ def run(bundle: Path, inputs: Path, output: Path, device: str) -> None:
 
 
 @cli.command()
-@_BUNDLE
-@click.option("--on", "device", default="local:", show_default=True, help="local, emulated:pi4, …")
-@click.option("--runs", default=50, show_default=True, type=click.IntRange(1, 1_000_000))
-@click.option("--json", "as_json", is_flag=True, help="machine-readable, to standard output")
-def bench(bundle: Path, device: str, runs: int, as_json: bool) -> None:
-    """Print the latency of each segment of a bundle on a device."""
-    result = edgec.bench(bundle, device, runs)
-    click.echo(json.dumps(result.to_json(), indent=1) if as_json else result.table())
-
-
-@cli.command()
 @click.option("--on", "device", metavar="URL", help="a device: ssh://pi@host, serial:///dev/ttyUSB0, local:")
 @click.option("--json", "as_json", is_flag=True, help="machine-readable, to standard output")
 def doctor(device: str | None, as_json: bool) -> None:
@@ -200,7 +189,7 @@ def demo(target: str, out: Path, photo: Path | None) -> None:
 
 def _add_verbs() -> None:
     """Those of the other files.  `edgec devices` is a list by itself, and has verbs of its own."""
-    for verb in (*cli_devices.VERBS, *cli_package.VERBS):
+    for verb in (cli_bench.bench, *cli_devices.VERBS, *cli_package.VERBS):
         cli.add_command(verb)
     listing = cli_devices.devices
     cli.add_command(

@@ -22,6 +22,7 @@ from edgec.errors import EdgecError, InputError
 from edgec.ir import Graph, Quant, TensorType, print_graph
 from edgec.job import Job
 from edgec.lowering import Dump, Lowered, Options, Progress, lower
+from edgec.report.graph_file import GRAPH_FILE, graph_file
 from edgec.report.summary import summary
 from edgec.toolchain.build import Binaries, build
 from edgec.toolchain.cc import Compiler
@@ -121,7 +122,8 @@ def _build(job: Job, lowered: Lowered, asked: Outcome | None, labels: Sequence[s
     texts = {f"{name}.c": source.text for name, source in sources.items()} | {"model.c": model_c}
     compilers = compilers_for(lowered.target.board, job.cc)
     binaries = build(texts, CSRC, compilers)
-    files = _files(texts, sources, tflites, asked, binaries)
+    files = _files(texts, tflites, asked, binaries)
+    files[GRAPH_FILE] = graph_file(lowered.partition, sources)
     toolchain = {target: compiler.version() for target, compiler in compilers.items()}
     if asked is not None and asked.version is not None:
         toolchain[PROGRAM] = asked.version
@@ -157,12 +159,12 @@ def _names(values: Sequence[Any]) -> tuple[str, ...]:
 
 
 def _entry(s: Segment, source: CSource) -> SegmentEntry:
-    return SegmentEntry(s.name, s.place, _names(s.graph.inputs), _names(s.graph.outputs), source.plan.size)
+    names = _names(s.graph.inputs), _names(s.graph.outputs)
+    return SegmentEntry(s.name, s.place, *names, source.plan.size, len(source.functions))
 
 
 def _files(
     texts: Mapping[str, str],
-    sources: Mapping[str, CSource],
     tflites: Mapping[str, bytes],
     asked: Outcome | None,
     binaries: Mapping[str, Binaries],
@@ -221,7 +223,7 @@ def _segment(s: Segment, source: CSource, files: Mapping[str, bytes]) -> dict[st
     }
     if s.place == "edgetpu":
         compiled = f"segments/{s.name}_edgetpu.tflite"
-        row |= {"tflite": f"segments/{s.name}.tflite", "est_ms": s.est_ms}
+        row |= {"tflite": f"segments/{s.name}.tflite", "est_ms": s.est.ms if s.est else None}
         row |= {"edgetpu": compiled} if compiled in files else {}
     return row
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from edgec_devices import device_for
 from edgec_partitioner.explain_text import to_text
-from edgec_runtime import Bundle
 from PIL import Image
 
+from edgec.benching.request import Bench
+from edgec.benching.run import run_bench
+from edgec.benching.text import to_markdown
 from edgec.compiler import compile_model
 from edgec.errors import InputError
 from edgec.explaining import report
@@ -42,8 +43,7 @@ def run_demo(target: str, out: Path, photo: Path | None, say: Callable[[str], No
     say(run_bundle(bundle, photo, after, device))
     say(_side_by_side(photo, after, out / "before_after.png"))
     say("\n4. latency, segment by segment (a board that is not there is estimated)\n")
-    with Bundle.open(bundle) as opened:
-        say(device_for(device).bench(opened).table())
+    say(to_markdown(run_bench(Bench(bundle, device))))
 
 
 def _side_by_side(before: Path, after: Path, path: Path) -> str:

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from .boards import ArchTarget, Board, Target, boards
-from .device import BenchResult, Device, Series, device_for
+from .device import Device, device_for
 
-__all__ = ["ArchTarget", "BenchResult", "Board", "Device", "Series", "Target", "boards", "device_for"]
+__all__ = ["ArchTarget", "Board", "Device", "Target", "boards", "device_for"]

@@ -29,11 +29,26 @@ class ArchTarget:
 
 
 @dataclass(frozen=True)
+class Cache:
+    """One level of cache, as one core sees it; lines have 64 bytes.
+
+    foreseen, missed: cycles lost by a line that is not in it: one of a stream that a prefetcher follows, and any other.
+    They cannot be looked up: each profile has those with which whole networks take their published times.
+    """
+
+    kib: int
+    ways: int
+    foreseen: float
+    missed: float
+
+
+@dataclass(frozen=True)
 class Board:
     """Facts about a board, as published or read on it.
 
-    coral: how an Edge TPU is attached, "usb2", "usb3" or "pcie".  ipc: instructions per cycle of our generated C, which
-    turns counted instructions into an estimate (links/emulated.py says how good it is).
+    coral: how an Edge TPU is attached, "usb2", "usb3" or "pcie".  core: the pipeline model of its 64-bit code, a file
+    of pipeline/cores, or "" if there is none.  caches: nearest first.  ipc: instructions per cycle of our generated C,
+    for what has no pipeline model.
     """
 
     name: str
@@ -42,6 +57,8 @@ class Board:
     clock_ghz: float
     coral: str
     ipc: float
+    core: str = ""
+    caches: tuple[Cache, ...] = ()
 
     @staticmethod
     def load(name: str) -> Board:
@@ -59,7 +76,8 @@ class Board:
                     f'edgec has no target for this machine, {machine_target()}, so none for "host"',
                     hint="compile for a board, for example --target pi4",
                 )
-        board = Board(name=name, targets=targets, **facts)
+        caches = tuple(Cache(**c) for c in facts.pop("caches", ()))
+        board = Board(name=name, targets=targets, caches=caches, **facts)
         assert board.coral in CORAL_LINKS, f"{name}.toml: {board.coral}"
         return board
 

@@ -1,88 +1,21 @@
-"""What every device can do, and what a bench on it gives.  The devices themselves are in links/, one file per kind."""
+"""What every device can do.  The devices themselves are in links/, one file per kind."""
 
 from __future__ import annotations
 
 import importlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
-from edgec_runtime import Bundle, InputError, Summary
+from edgec_runtime import Bundle, InputError
 from edgec_runtime.errors import did_you_mean
 from edgec_runtime.inputs import Array
 
+from edgec_devices.measurement import Measurement, Plan
+
 LINKS = Path(__file__).parent / "links"
-
-
-@dataclass(frozen=True)
-class Series:
-    """Latencies of one segment, or of the whole; ms is empty where there are none.
-
-    how: "measured", or where an estimate is from.
-    """
-
-    name: str
-    place: str
-    ms: tuple[float, ...]
-    how: str
-
-    def summary(self) -> Summary | None:
-        """None where there is no latency."""
-        return Summary.of(self.ms) if self.ms else None
-
-
-@dataclass(frozen=True)
-class BenchResult:
-    """Latencies of a bundle on a device, in ms.  estimated: they were not measured on that hardware.
-
-    notes: what a reader must know to use the figures, for example why there are none.
-    """
-
-    device: str
-    model: str
-    runs: int
-    estimated: bool
-    segments: tuple[Series, ...]
-    total: Series
-    notes: tuple[str, ...] = ()
-    unit: str = "ms"
-
-    def table(self) -> str:
-        """Markdown: a row per segment, then the whole."""
-        unit = f"est. {self.unit}" if self.estimated else self.unit
-        lines = [
-            f"{self.model} on {self.device}, {unit}, {self.runs} run{'s' * (self.runs != 1)}",
-            "",
-            "| segment | place | p50 | p95 | max | how |",
-            "| --- | --- | --- | --- | --- | --- |",
-        ]
-        for s in (*self.segments, self.total):
-            found = s.summary()
-            figures = " | ".join(f"{v:.3f}" for v in (found.p50, found.p95, found.max)) if found else "- | - | -"
-            lines.append(f"| {s.name} | {s.place} | {figures} | {s.how} |")
-        return "\n".join([*lines, "", *self.notes]).rstrip()
-
-    def to_json(self) -> dict[str, Any]:
-        """For `--json` and tables: all samples and their summaries."""
-
-        def one(s: Series) -> dict[str, Any]:
-            found = s.summary()
-            summary = found.as_dict() if found else None
-            return {"name": s.name, "place": s.place, "how": s.how, "samples": list(s.ms), "summary": summary}
-
-        return {
-            "device": self.device,
-            "model": self.model,
-            "runs": self.runs,
-            "unit": self.unit,
-            "estimated": self.estimated,
-            "segments": [one(s) for s in self.segments],
-            "total": one(self.total),
-            "notes": list(self.notes),
-        }
+Progress = Callable[[str], None]
 
 
 class Device(ABC):
@@ -95,8 +28,8 @@ class Device(ABC):
         """One inference: outputs by name.  Raises InputError for inputs that do not fit, DeviceError or ToolError."""
 
     @abstractmethod
-    def bench(self, bundle: Bundle, runs: int = 50, inputs: Mapping[str, Array] | None = None) -> BenchResult:
-        """Latencies.  inputs: default is reproducible noise."""
+    def measure(self, bundle: Bundle, plan: Plan, say: Progress = lambda text: None) -> Measurement:
+        """Latencies, with reproducible noise as inputs.  say: told what is being done.  Raises as run does."""
 
 
 def device_for(url: str) -> Device:

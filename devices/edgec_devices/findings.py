@@ -11,14 +11,13 @@ from typing import Any
 from edgec_runtime.facts import EDGETPU_IDS, MODULES, TRIAL_S, distribution
 from edgec_runtime.slots import ELF_MACHINES
 
+from edgec_devices.throttling import HOT, POWER_BITS, SINCE_BOOT, TOO_HOT, UNDER_VOLTAGE, set_governor
+
 Facts = dict[str, Any]
 FREE_BYTES = 256 << 20
-HOT, TOO_HOT = 80.0, 85.0  # °C; a Raspberry Pi lowers its clock from 80 and more so from 85
 EDGETPU_STATES = dict(
     zip(EDGETPU_IDS, ("not yet initialised (18d1:9302 from its first use on)", "initialised"), strict=True)
 )
-# Bits of get_throttled; the same 16 bits higher: it has happened since the machine was booted.
-POWER_BITS = {0: "under-voltage", 1: "clock capped", 2: "throttled", 3: "soft temperature limit"}
 # Built with TensorFlow 2.5; interpreters from 2.12 on pass it other structures and crash (google-coral/edgetpu#812).
 # Builds for later interpreters have their TensorFlow in the version: 16.0TF2.17.1-1.
 LAST_PARTNER = (2, 11)
@@ -255,14 +254,14 @@ def _power(f: Facts) -> Iterator[Finding]:
     if flags is None:
         return
     now = [text for bit, text in POWER_BITS.items() if flags >> bit & 1]
-    before = [text for bit, text in POWER_BITS.items() if flags >> bit + 16 & 1 and text not in now]
+    before = [text for bit, text in POWER_BITS.items() if flags >> bit + SINCE_BOOT & 1 and text not in now]
     said = [f"{', '.join(now)} now"] if now else []
     said += [f"{', '.join(before)} since it was booted"] if before else []
     if not said:
         yield Finding("power", "ok", f"no flag is set (0x{flags:x})")
         return
     seen = f"{'; '.join(said)} (0x{flags:x})"
-    low = flags & 0x10001
+    low = flags & (1 << UNDER_VOLTAGE | 1 << UNDER_VOLTAGE + SINCE_BOOT)
     seen += ": use a stronger power supply" if low else ": cool it better"
     fix = "dmesg | grep -i voltage" if low else "vcgencmd measure_temp"
     yield Finding("power", "bad" if flags & 1 else "warn", seen, fix)
@@ -275,8 +274,7 @@ def _clock(f: Facts) -> Iterator[Finding]:
     mhz = [f"{clock[k] / 1000:.0f}" for k in ("khz", "max_khz") if clock.get(k)]
     seen = f"{clock['governor']}, {' of '.join(mhz)} MHz"
     slow = clock["governor"] == "powersave"
-    fix = "echo ondemand | sudo tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"
-    yield Finding("CPU clock", "warn" if slow else "ok", seen, fix if slow else "")
+    yield Finding("CPU clock", "warn" if slow else "ok", seen, set_governor("ondemand") if slow else "")
 
 
 def _temperature(f: Facts) -> Iterator[Finding]:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import operator
-import re
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from edgec_runtime import DeviceError, EdgecError, InputError, Summary
-from edgec_runtime.errors import did_you_mean
 
+from edgec_devices.measurement import program_report
 from edgec_devices.protocol import Connection
 from edgec_devices.pushing import Wheel, push
+from edgec_devices.requirement import Figure, Kind, Requirement, Vocabulary
 from edgec_devices.stream import LinkLost, Stream, stream_for
 from edgec_devices.transfer import Recipe, Sending, send
 
@@ -26,34 +24,7 @@ CHECK_RUNS = 50
 CHECK_S = 300.0
 SERVICE_S = 300.0  # stopping a service may take systemd 90 s
 METRICS = ("min", "p50", "p90", "p95", "p99", "max", "mean")
-UNITS = {"": 1.0, "ms": 1.0, "us": 1e-3, "s": 1e3}
-_BUDGET = re.compile(r"\s*(\w+)\s*(<=?)\s*(\d+(?:\.\d*)?)\s*([a-z]*)\s*")
-
-
-@dataclass(frozen=True)
-class Budget:
-    """A limit to a latency: `p95<=40ms`."""
-
-    metric: str
-    strict: bool
-    ms: float
-    text: str
-
-    @staticmethod
-    def parse(text: str) -> Budget:
-        """Raises InputError with what it could have been."""
-        found = _BUDGET.fullmatch(text)
-        if not found or found[4] not in UNITS:
-            raise InputError(f'"{text}" is no limit to a latency', hint="for example p95<=40ms")
-        if found[1] not in METRICS:
-            what = f'"{found[1]}" is no figure of a latency{did_you_mean(found[1], METRICS)}'
-            raise InputError(what, hint=f"use {', '.join(METRICS)}")
-        return Budget(found[1], found[2] == "<", float(found[3]) * UNITS[found[4]], text.strip())
-
-    def met(self, summary: Summary) -> bool:
-        """Whether latencies in ms keep to it."""
-        compare = operator.lt if self.strict else operator.le
-        return bool(compare(summary.as_dict()[self.metric], self.ms))
+HEALTH = Vocabulary({metric: Kind("ms") for metric in METRICS}, "--health", "p95<=40ms")
 
 
 @dataclass(frozen=True)
@@ -85,12 +56,12 @@ def flash(
 ) -> tuple[Outcome, ...]:
     """Puts a bundle on devices and makes it the active one; an outcome each, in order.
 
-    health: a limit that the new program must keep on the device before it gets a slot; otherwise both slots stay as
-    they are.  report: called as bytes arrive.  service: systemd runs the active slot from then on; a device that has
-    none is left as it is.  wheels: the runtime goes there too, and these.  Raises BundleError or InputError for what is
-    wrong before any device is touched; what a device refuses is in its outcome.
+    health: what latencies of the new program must keep on the device before it gets a slot, for example "p95<=40ms";
+    otherwise both slots stay as they are.  report: called as bytes arrive.  service: systemd runs the active slot from
+    then on; a device that has none is left as it is.  wheels: the runtime goes there too, and these.  Raises
+    BundleError or InputError for what is wrong before any device is touched; what a device refuses is in its outcome.
     """
-    recipe, budget = Recipe.of(bundle, app), Budget.parse(health) if health else None
+    recipe, budget = Recipe.of(bundle, app), HEALTH.parse(health) if health is not None else None
 
     def one(url: str) -> Outcome:
         for attempt in range(ATTEMPTS):
@@ -109,7 +80,7 @@ def flash(
 def flash_one(
     connection: Connection,
     recipe: Recipe,
-    budget: Budget | None,
+    budget: Requirement | None,
     progress: Callable[[Sending], None],
     service: bool = False,
     wheels: Sequence[Wheel] | None = None,
@@ -124,12 +95,11 @@ def flash_one(
     said = ""
     if budget:
         try:
-            found = latency(connection, recipe.app, sent.slot)
-            said = f", {budget.metric} {found.as_dict()[budget.metric]:.3f} ms"
-            if not budget.met(found):
+            ms = latency(connection, recipe.app, sent.slot).as_dict()[budget.figure]
+            said = f", {budget.figure} {ms:.3f} ms"
+            if not budget.check(Figure(ms, "ms")).holds:
                 raise DeviceError(
-                    f"the health check {budget.text} failed: {budget.metric} is "
-                    f"{found.as_dict()[budget.metric]:.3f} ms; the earlier version stays",
+                    f"the health check {budget.text} failed: {budget.figure} is {ms:.3f} ms; the earlier version stays",
                     at=url,
                     hint="edgec bench shows which segment takes the time",
                 )
@@ -164,51 +134,56 @@ def _service_trouble(done: dict[str, Any]) -> str:
 
 def latency(connection: Connection, app: str, slot: str, runs: int = CHECK_RUNS) -> Summary:
     """Of the program of a slot, in ms, on the device.  Raises DeviceError when it fails."""
-    report = execute(connection, app, slot, runs)[0]
+    report = execute(connection, app, slot, ("--runs", str(runs))).report
     try:
-        return Summary.of([ns / 1e6 for ns in report["total"]])
+        return Summary.of([ns / 1e6 for ns in report["total"][report["warmup"] :]])
     except (KeyError, TypeError, ValueError) as e:
         raise DeviceError(f"the program's report has no latencies: {e}", at=connection.stream.url) from e
+
+
+@dataclass(frozen=True)
+class Ran:
+    """report: the program's --json.  outputs: .npy files.  vitals: as edgec_runtime.vitals has them, if asked for."""
+
+    report: dict[str, Any]
+    outputs: tuple[bytes, ...]
+    vitals: dict[str, Any] | None
 
 
 def execute(
     connection: Connection,
     app: str,
     slot: str,
-    runs: int,
+    options: Sequence[str],
     inputs: Sequence[bytes] = (),
     outputs: int = 0,
     session: bool = False,
-) -> tuple[dict[str, Any], list[bytes]]:
-    """Runs a slot's program: its report (csrc/main.c --json) and the .npy files of its outputs.  inputs: .npy files.
+    watch: bool = False,
+) -> Ran:
+    """Runs a slot's program (csrc/main.c).  options: how it is timed.  inputs: .npy files.  outputs: how many.
 
-    session: with the runtime that the device has, which uses the Edge TPU, instead.
+    session: with the runtime that the device has, which uses the Edge TPU, instead.  watch: read the vitals meanwhile.
     """
     head, blob = connection.request(
         "run",
         b"".join(inputs),
         CHECK_S,
+        beats=True,
         app=app,
         slot=slot,
-        runs=runs,
+        options=list(options),
         inputs=[len(i) for i in inputs],
         outputs=outputs,
         session=session,
+        watch=watch,
+        launched=True,
     )
-    url = connection.stream.url
-    if head["status"] != 0:
-        last = str(head["error_output"]).strip().replace("\n", "; ")[-400:]
-        what = f"the program ended with status {head['status']}: {last or 'no message'}"
-        raise DeviceError(what, at=url, hint="run it on emulated: as well; if that works, look at the device: dmesg")
-    try:
-        report = json.loads(head["report"])
-    except ValueError as e:
-        raise DeviceError(f"the program's report is not JSON: {e}", at=url, hint="compile the model again") from e
+    report = program_report(head["status"], head["report"], head["error_output"], connection.stream.url)
     files = []
     for size in head["outputs"]:
         files.append(blob[:size])
         blob = blob[size:]
-    return report, files
+    return Ran(report, tuple(files), head.get("vitals"))
 
 
 def rollback(urls: Sequence[str], app: str | None = None, ask: bool = False) -> tuple[Outcome, ...]:

@@ -7,11 +7,14 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from edgec_runtime import EdgecError, InputError
+from edgec_runtime.errors import did_you_mean
 from serial.tools.list_ports import comports
 
 from edgec_devices.boards import Board, boards
+from edgec_devices.device import link_module
 from edgec_devices.doctor import edgetpus
 from edgec_devices.flash import status
 
@@ -27,18 +30,48 @@ class Found:
     answers: str | None = None
 
 
-def configured(folder: Path) -> dict[str, str]:
-    """Name and URL of the [devices] of edgec.toml, none where there is no such file.  Raises InputError."""
+def read_config(folder: Path) -> dict[str, Any]:
+    """edgec.toml of a folder as it is written, empty where there is no such file.  Raises InputError."""
     path = folder / CONFIG
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8")).get("devices", {})
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as e:
         raise InputError(f"cannot read {CONFIG}: {e}", at=str(path), hint="correct it") from e
+
+
+def configured(folder: Path) -> dict[str, str]:
+    """Name and URL of the [devices] of edgec.toml, none where there is no such file.  Raises InputError."""
+    table = read_config(folder).get("devices", {})
     if not isinstance(table, dict) or not all(isinstance(v, str) for v in table.values()):
-        raise InputError("[devices] is not names and URLs", at=str(path), hint='for example: attic = "ssh://pi@attic"')
+        what, hint = "[devices] is not names and URLs", 'for example: attic = "ssh://pi@attic"'
+        raise InputError(what, at=str(folder / CONFIG), hint=hint)
     return table
+
+
+def resolve(name: str, folder: Path) -> str:
+    """The URL of a device that is given by its name in [devices] of edgec.toml, or by its URL.  A name comes first.
+
+    Raises InputError for what is neither, and for a URL that its link does not take; no device is asked.
+    """
+    known = configured(folder)
+    url = known.get(name.strip(), name.strip())
+    try:
+        _, module, rest = link_module(url)
+        module.open_device(rest)
+        if hasattr(module, "open_stream"):
+            module.open_stream(rest)
+    except InputError as e:
+        if name.strip() in known:
+            what = e.what if url in e.what else f'"{url}": {e.what}'
+            raise InputError(what, at=f"{folder / CONFIG}, [devices] {name.strip()}", hint=e.hint) from e
+        if not known:
+            raise
+        meant = did_you_mean(name, known)
+        what = f'"{name}" is no device{meant}' if meant else e.what
+        raise InputError(what, at=e.at, hint=f"{e.hint}, or a name of {CONFIG}: {', '.join(known)}") from e
+    return url
 
 
 def listing(folder: Path, probe: bool = False) -> tuple[Found, ...]:

@@ -1,4 +1,4 @@
-"""Builds csrc/insn_count.c, the plugin for QEMU, once per compiler and source."""
+"""Builds csrc/block_count.c, the plugin for QEMU, once per compiler and source."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from edgec_runtime import ToolError
 from edgec_runtime.cache import cache_dir
 
-SOURCE = Path(__file__).parent / "csrc" / "insn_count.c"
+SOURCE = Path(__file__).parent / "csrc" / "block_count.c"
 FLAGS = ("-std=c11", "-O2", "-shared", "-fPIC", "-fvisibility=hidden")
 
 
@@ -25,10 +25,10 @@ def host_compilers() -> list[list[str]]:
     return found
 
 
-def insn_count_plugin() -> Path:
+def block_count_plugin() -> Path:
     """The shared object, built if it is not in the cache yet.  Raises ToolError with the compilers' last words."""
     text = SOURCE.read_bytes()
-    path = cache_dir("plugins", hashlib.sha256(text + repr(FLAGS).encode()).hexdigest()[:16]) / "insn_count.so"
+    path = cache_dir("plugins", hashlib.sha256(text + repr(FLAGS).encode()).hexdigest()[:16]) / "block_count.so"
     if path.exists():
         return path
     said = "no C compiler was found"
@@ -43,4 +43,4 @@ def insn_count_plugin() -> Path:
             os.replace(aside, path)
             return path
         said = f"{' '.join(compiler)}: {done.stderr.strip()[-200:]}"
-    raise ToolError(f"the instruction counter could not be built ({said})", hint="sudo apt-get install gcc")
+    raise ToolError(f"the plugin for QEMU could not be built ({said})", hint="sudo apt-get install gcc")

@@ -18,6 +18,7 @@ NEEDS_AGENT = 1  # the oldest device end that this host can work with
 GREET_S = 20.0
 REQUEST_S = 60.0
 MARGIN_S = 10.0
+SILENT_S = 20.0  # the device end gives a sign of life every 2 s while it runs a program
 KINDS: dict[str, type[EdgecError]] = {"input": InputError, "bundle": BundleError, "device": DeviceError}
 Head = dict[str, Any]
 
@@ -91,20 +92,29 @@ class Connection:
             if self.backlog < room:
                 return size
 
-    def request(self, do: str, blob: bytes = b"", limit: float = REQUEST_S, **fields: Any) -> tuple[Head, bytes]:
-        """A request and its answer.  limit: seconds that the device may take once it has it.  Raises its errors."""
+    def request(
+        self, do: str, blob: bytes = b"", limit: float = REQUEST_S, beats: bool = False, **fields: Any
+    ) -> tuple[Head, bytes]:
+        """A request and its answer.  limit: seconds that the device may take once it has it.  Raises its errors.
+
+        beats: the device end gives signs of life while it works on it; LinkLost when there are none.
+        """
         self._send(do, blob, {**fields, "limit": limit})
-        until = self._clock() + limit + MARGIN_S
+        since = self._clock()
+        until = since + limit + MARGIN_S
         while True:
             found = self._answer(self._last_id)
             if found is not None:
                 return found
             if not self._delivery.idle:
                 until = self._clock() + limit + MARGIN_S
+            if beats and self._delivery.idle and self._clock() >= max(since, self._delivery.heard) + SILENT_S:
+                what = f"the device has said nothing for {SILENT_S:.0f} s while it ran a program"
+                raise LinkLost(what, at=self.stream.url, hint="check cable and power, then try again")
             if self._clock() >= until:
                 hint = "look at the device; what was sent is kept"
                 raise DeviceError(f'no answer to "{do}" within {limit:.0f} s', at=self.stream.url, hint=hint)
-            self._turn(until)
+            self._turn(until if not beats else min(until, self._clock() + 1.0))
 
     def _send(self, do: str, blob: bytes, fields: Head) -> int:
         self._last_id += 1

@@ -7,15 +7,18 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from edgec_runtime import Bundle, DeviceError, InputError
+from edgec_runtime import Bundle, DeviceError
 from edgec_runtime.inputs import Array, check_inputs
 
-from edgec_devices.device import BenchResult, Device, Series
+from edgec_devices.device import Device, Progress
 from edgec_devices.flash import execute
+from edgec_devices.measurement import Identity, Measurement, Plan, measured
 from edgec_devices.protocol import Connection
 from edgec_devices.pushing import has_runtime
 from edgec_devices.stream import Stream
 from edgec_devices.transfer import Recipe, send
+
+IDENTITY = ("board", "cpu", "os", "kernel", "target", "emulated")
 
 
 class Remote(Device):
@@ -25,31 +28,29 @@ class Remote(Device):
         self._open_stream = open_stream
         self.url = open_stream().url
 
+    def measure(self, bundle: Bundle, plan: Plan, say: Progress = lambda text: None) -> Measurement:
+        """Measured on the device; Edge TPU segments run as C unless the device has the runtime."""
+        recipe = Recipe.of(bundle.path)
+        with Connection(self._open_stream()) as connection:
+            say("sending what the device lacks")
+            slot = send(connection, recipe, scratch=True).slot
+            edgetpu = any(s.place == "edgetpu" for s in bundle.manifest.segments)
+            session = edgetpu and has_runtime(connection, recipe.app)
+            info, _ = connection.request("info")
+
+            def launch(by_session: bool, options: tuple[str, ...]) -> tuple[dict[str, Any], Any]:
+                ran = execute(connection, recipe.app, slot, options, session=by_session, watch=True)
+                return ran.report, ran.vitals
+
+            launches = measured(plan, bundle, self.url, session, launch, say)
+        about = Identity(self.url, **{name: info[name] for name in IDENTITY})
+        return Measurement(about, "session" if session else "program", launches[0].backends, launches)
+
     def run(self, bundle: Bundle, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """One inference."""
-        return self._execute(bundle, 1, inputs)[1]
-
-    def bench(self, bundle: Bundle, runs: int = 50, inputs: Mapping[str, Array] | None = None) -> BenchResult:
-        """Measured on the device, all segments as C.  inputs: default is the program's own noise."""
-        if runs < 1:
-            raise InputError(f"cannot time {runs} runs", hint="give runs of 1 or more")
-        report = self._execute(bundle, runs, inputs)[0]
-        try:
-            segments = tuple(
-                Series(s["name"], s["place"], tuple(ns / 1e6 for ns in s["ns"]), f"measured, {s.get('backend', 'c')}")
-                for s in report["segments"]
-            )
-            total = Series("total", "", tuple(ns / 1e6 for ns in report["total"]), "measured")
-        except (KeyError, TypeError) as e:
-            raise DeviceError(f"the program's report is strange: {e!r}", at=self.url, hint="compile it again") from e
-        return BenchResult(self.url, bundle.manifest.name, runs, False, segments, total)
-
-    def _execute(
-        self, bundle: Bundle, runs: int, inputs: Mapping[str, Array] | None
-    ) -> tuple[dict[str, Any], dict[str, Array]]:
         infos = bundle.manifest.output_infos()
         files = []
-        for array in check_inputs(bundle.manifest, inputs) if inputs is not None else ():
+        for array in check_inputs(bundle.manifest, inputs):
             file = io.BytesIO()
             np.save(file, np.ascontiguousarray(array).reshape(array.shape))
             files.append(file.getvalue())
@@ -58,9 +59,9 @@ class Remote(Device):
             slot = send(connection, recipe, scratch=True).slot
             edgetpu = any(s.place == "edgetpu" for s in bundle.manifest.segments)
             session = edgetpu and has_runtime(connection, recipe.app)
-            report, found = execute(connection, recipe.app, slot, runs, files, len(infos), session)
+            ran = execute(connection, recipe.app, slot, ("--runs", "1"), files, len(infos), session)
         outputs = {}
-        for info, data in zip(infos, found, strict=True):
+        for info, data in zip(infos, ran.outputs, strict=True):
             try:
                 array = np.load(io.BytesIO(data), allow_pickle=False)
             except (OSError, ValueError) as e:
@@ -69,4 +70,4 @@ class Remote(Device):
                 what = f'output "{info.name}" is {array.dtype.str} {array.shape}, the manifest says {info}'
                 raise DeviceError(what, at=self.url, hint="compile the model again")
             outputs[info.name] = array
-        return report, outputs
+        return outputs

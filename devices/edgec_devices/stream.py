@@ -18,7 +18,7 @@ from edgec_runtime import DeviceError, InputError
 
 from edgec_devices.device import LINKS, link_module, usage
 
-DEVICE_END = ("wire", "ed25519", "trust", "slots", "facts", "units", "wheels", "agent")
+DEVICE_END = ("wire", "ed25519", "trust", "slots", "vitals", "facts", "units", "wheels", "agent")
 NO_PYTHON = "sudo apt-get install python3 on the device (3.9 or later)"
 
 

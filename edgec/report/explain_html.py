@@ -5,9 +5,7 @@ The form is explain.html; what takes the place of its `<!--…-->` marks is esca
 
 from __future__ import annotations
 
-import json
 import os
-import re
 import tempfile
 from collections.abc import Sequence
 from html import escape
@@ -18,8 +16,13 @@ from edgec_partitioner.explain_text import PLACES, brought, comparison_rows, cou
 
 from edgec.errors import InputError
 from edgec.report.explain_svg import graph_svg
+from edgec.report.page_parts import embedded, filled, graph_view, table
 
 _FORM = Path(__file__).with_name("explain.html")
+_LEGEND = (
+    '<span class="badge edgetpu">Edge TPU</span><span class="badge cpu">CPU</span>'
+    '<span class="badge uncertain">uncertain</span><span class="badge rewritten">&#9679; rewritten</span>'
+)
 
 
 def check_place(path: Path) -> None:
@@ -50,23 +53,21 @@ def page(r: Report) -> str:
         "TITLE": escape(f"{r.model} for {r.target}"),
         "SUMMARY": escape(_summary(r)),
         "NOTES": "".join(f"<li>{escape(' '.join(n.split()))}</li>" for n in notes(r)),
-        "COLUMNS": _table(comparison_rows(r)),
+        "COLUMNS": table(comparison_rows(r)),
         "SEGMENTS": _segments(r.segments),
         "PARTS": _parts(r.segments),
         "REWRITES": _rewrites(r),
         "REASONS": _reasons(r),
         "SOURCE": _source(r),
-        "GRAPH": graph_svg(r) or "<p>There is no graph: edgec cannot compile this model yet.</p>",
-        "DATA": _embedded(r.to_json()),
+        "GRAPH": graph_view(
+            graph_svg(r) or "<p>There is no graph: edgec cannot compile this model yet.</p>",
+            "search: kind, name, rule, rewrite",
+            _LEGEND,
+            "to read where it runs and why.",
+        ),
+        "DATA": embedded(r.to_json()),
     }
-    form = _FORM.read_text(encoding="utf-8")
-    return re.sub(r"<!--([A-Z]+)-->", lambda m: parts[m[1]], form)
-
-
-def _embedded(data: object) -> str:
-    """JSON that nothing in it can end the script element of."""
-    text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
-    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+    return filled(_FORM, parts)
 
 
 def _summary(r: Report) -> str:
@@ -79,27 +80,13 @@ def _summary(r: Report) -> str:
     )
 
 
-def _table(rows: Sequence[Sequence[str]], left: int = 1, classes: Sequence[str] = ()) -> str:
-    """A table of escaped texts, its first row the header; the first `left` columns are texts, the rest numbers."""
-    if len(rows) < 2:
-        return ""
-    sides = ["text" if i < left else "number" for i in range(len(rows[0]))]
-    cells = [
-        "".join(f'<{tag} class="{side}">{escape(c)}</{tag}>' for c, side in zip(row, sides, strict=True))
-        for row, tag in zip(rows, ["th", *["td"] * (len(rows) - 1)], strict=True)
-    ]
-    marks = [f' class="{c}"' for c in classes] or [""] * (len(rows) - 1)
-    body = "".join(f"<tr{mark}>{c}</tr>" for mark, c in zip(marks, cells[1:], strict=True))
-    return f"<table><thead><tr>{cells[0]}</tr></thead><tbody>{body}</tbody></table>"
-
-
 def _segments(segments: Sequence[SegmentRow]) -> str:
     rows = [("segment", "place", "ops", "MACs", "parameters", "of 8 MB", "bytes in", "bytes out", "estimated ms")]
     for s in segments:
         share = percent(s.parameter_bytes / ON_CHIP) if s.place == "edgetpu" else ""
         sizes = (size(s.parameter_bytes), share, size(s.bytes_in), size(s.bytes_out))
         rows.append((s.name, PLACES[s.place], str(s.ops), count(s.macs), *sizes, f"{s.est_ms:.2f}"))
-    return _table(rows, 2, [s.place for s in segments])
+    return table(rows, 2, [s.place for s in segments])
 
 
 def _parts(segments: Sequence[SegmentRow]) -> str:
@@ -108,12 +95,12 @@ def _parts(segments: Sequence[SegmentRow]) -> str:
         return ""
     header = ("segment", *timed[0][1].parts())
     rows = [(name, *(f"{ms:.2f}" for ms in t.parts().values())) for name, t in timed]
-    return "<h3>Of the estimated ms on the Edge TPU</h3>" + _table([header, *rows])
+    return "<h3>Of the estimated ms on the Edge TPU</h3>" + table([header, *rows])
 
 
 def _rewrites(r: Report) -> str:
     rows = [(b.rewrite, str(b.times), str(b.tpu_ops), count(b.tpu_macs)) for b in brought(r)]
-    return _table([("rewrite", "times", "its ops on the Edge TPU", "their MACs"), *rows]) if rows else "<p>None.</p>"
+    return table([("rewrite", "times", "its ops on the Edge TPU", "their MACs"), *rows]) if rows else "<p>None.</p>"
 
 
 def _reasons(r: Report) -> str:
@@ -140,7 +127,7 @@ def _source(r: Report) -> str:
         why = f"{o.rule}: {o.seen}. Fix: {o.fix}" if o.rule else ""
         stock = "Edge TPU" if o.stock == "mapped" else "CPU"
         rows.append((str(o.index), o.opcode, PLACES[o.verdict], stock, PLACES[s.place], why))
-    table = _table(rows, 6, [s.op.verdict for s in r.source_ops])
+    found = table(rows, 6, [s.op.verdict for s in r.source_ops])
     return (
-        f'<section id="source"><h2>Operators of the file</h2><div class="wide">{table}</div></section>' if table else ""
+        f'<section id="source"><h2>Operators of the file</h2><div class="wide">{found}</div></section>' if found else ""
     )

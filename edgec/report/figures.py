@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
+from edgec_devices.requirement import Figure, Kind, Outcome, Requirement, Vocabulary
 from edgec_partitioner.comparison import Column
 from edgec_partitioner.explain import OpRow, Report
-
-from edgec.report.budget import Figure, Outcome, Requirement
-
-_OPTION = "--require"
-_SHORT = {"tpu": "tpu.ops"}  # `tpu=100%`: every op
 
 
 def _worst(r: Report, weight: Callable[[OpRow], float]) -> str:
@@ -36,9 +33,9 @@ def _unsure(r: Report) -> str:
     return next((f"op {row.index} {row.kind} ({row.source or row.name})" for row in rows), "")
 
 
-def _longest(r: Report, place: str) -> str:
-    """The segment of a place that takes longest, and what of it on the Edge TPU."""
-    s = max((s for s in r.segments if s.place == place), key=lambda s: s.est_ms, default=None)
+def _longest_on_tpu(r: Report) -> str:
+    """The segment on the Edge TPU that takes longest, and what of it."""
+    s = max((s for s in r.segments if s.place == "edgetpu"), key=lambda s: s.est_ms, default=None)
     if s is None:
         return ""
     parts = s.est_parts.parts() if s.est_parts else {}
@@ -46,38 +43,66 @@ def _longest(r: Report, place: str) -> str:
     return f"{s.name}, {s.est_ms:.2f} ms" + (f", of which {most} {parts[most]:.2f} ms" if most else "")
 
 
-def _sizes(r: Report, part: str, whole: str) -> Figure:
-    t = r.totals()
-    return Figure(t[part], whole=t[whole], culprit=_longest(r, "edgetpu"))
+@dataclass(frozen=True)
+class Quantity:
+    """How a figure is made of a report. culprit: what is in the way. whole: what it is a part of."""
+
+    value: Callable[[Report], float]
+    culprit: Callable[[Report], str]
+    whole: Callable[[Report], float] | None = None
+    unit: str = ""
+
+    def kind(self) -> Kind:
+        """What is known of it without a report."""
+        return Kind(self.unit, self.whole is not None)
+
+    def figure(self, r: Report) -> Figure:
+        """It, of a report. Times of a partition are estimates."""
+        whole = self.whole(r) if self.whole else None
+        return Figure(self.value(r), self.unit, whole, self.culprit(r), estimated=self.unit == "ms")
 
 
-def _ours(r: Report) -> Column:
-    return r.comparison.edgec
+def _total(name: str) -> Callable[[Report], float]:
+    return lambda r: r.totals()[name]
 
 
-FIGURES: Mapping[str, Callable[[Report], Figure]] = {
-    "tpu.macs": lambda r: Figure(_ours(r).tpu_macs, whole=_ours(r).macs, culprit=_macs(r)),
-    "tpu.ops": lambda r: Figure(_ours(r).tpu_ops, whole=_ours(r).ops, culprit=_slow(r)),
-    "tpu.segments": lambda r: Figure(_ours(r).tpu_segments, whole=len(r.segments), culprit=_slow(r)),
-    "tpu.ms": lambda r: Figure(_ours(r).tpu_ms, "ms", _ours(r).est_ms, _longest(r, "edgetpu")),
-    "tpu.parameters": lambda r: _sizes(r, "tpu_parameter_bytes", "on_chip_bytes"),
-    "tpu.streamed": lambda r: _sizes(r, "tpu_streamed_bytes", "tpu_parameter_bytes"),
-    "cpu.macs": lambda r: Figure(_ours(r).macs - _ours(r).tpu_macs, whole=_ours(r).macs, culprit=_macs(r)),
-    "cpu.ops": lambda r: Figure(_ours(r).ops - _ours(r).tpu_ops, whole=_ours(r).ops, culprit=_slow(r)),
-    "cpu.ms": lambda r: Figure(_ours(r).cpu_ms, "ms", _ours(r).est_ms, _slow(r)),
-    "uncertain.ops": lambda r: Figure(_ours(r).uncertain_ops, whole=_ours(r).ops, culprit=_unsure(r)),
-    "segments": lambda r: Figure(len(r.segments), culprit=_slow(r)),
-    "ms": lambda r: Figure(_ours(r).est_ms, "ms", culprit=_slow(r) or _longest(r, "edgetpu")),
+def _ours(column: Callable[[Column], float]) -> Callable[[Report], float]:
+    return lambda r: column(r.comparison.edgec)
+
+
+_ALL_MACS = _ours(lambda c: c.macs)
+_ALL_OPS = _ours(lambda c: c.ops)
+_ALL_MS = _ours(lambda c: c.est_ms)
+
+FIGURES: Mapping[str, Quantity] = {
+    "tpu.macs": Quantity(_ours(lambda c: c.tpu_macs), _macs, _ALL_MACS),
+    "tpu.ops": Quantity(_ours(lambda c: c.tpu_ops), _slow, _ALL_OPS),
+    "tpu.segments": Quantity(_ours(lambda c: c.tpu_segments), _slow, lambda r: len(r.segments)),
+    "tpu.ms": Quantity(_ours(lambda c: c.tpu_ms), _longest_on_tpu, _ALL_MS, "ms"),
+    "tpu.parameters": Quantity(_total("tpu_parameter_bytes"), _longest_on_tpu, _total("on_chip_bytes"), "B"),
+    "tpu.streamed": Quantity(_total("tpu_streamed_bytes"), _longest_on_tpu, _total("tpu_parameter_bytes"), "B"),
+    "cpu.macs": Quantity(_ours(lambda c: c.macs - c.tpu_macs), _macs, _ALL_MACS),
+    "cpu.ops": Quantity(_ours(lambda c: c.ops - c.tpu_ops), _slow, _ALL_OPS),
+    "cpu.ms": Quantity(_ours(lambda c: c.cpu_ms), _slow, _ALL_MS, "ms"),
+    "uncertain.ops": Quantity(_ours(lambda c: c.uncertain_ops), _unsure, _ALL_OPS),
+    "segments": Quantity(lambda r: len(r.segments), _slow),
+    "ms": Quantity(_ALL_MS, lambda r: _slow(r) or _longest_on_tpu(r), unit="ms"),
 }
-"""How each is made of a report. Parameters are bytes; their share is of the on-chip memory."""
+"""Parameters are bytes; their share is of the on-chip memory."""
+
+_VOCABULARY = Vocabulary(
+    {name: quantity.kind() for name, quantity in FIGURES.items()},
+    "--require",
+    "tpu.macs>=95%, cpu.ops<=3 or ms<=12.5ms",
+    {"tpu": "tpu.ops"},  # `tpu=100%`: every op
+)
 
 
 def requirements(texts: Sequence[str]) -> list[Requirement]:
     """What `--require` was given, read before any work is done. Raises InputError."""
-    return [Requirement.parse(text, FIGURES, _OPTION, _SHORT) for text in texts]
+    return _VOCABULARY.parse_all(texts)
 
 
 def check(wanted: Iterable[Requirement], r: Report) -> list[Outcome]:
-    """Whether each holds. Raises InputError for a unit that a figure does not have."""
-    found = {name: make(r) for name, make in FIGURES.items()}
-    return [w.check(found, _OPTION) for w in wanted]
+    """Whether each holds."""
+    return [w.check(FIGURES[w.figure].figure(r)) for w in wanted]

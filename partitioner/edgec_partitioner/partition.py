@@ -84,7 +84,7 @@ def _place(graph: Graph, costs: Costs, wishes: Wishes, applied: tuple[Applied, .
     cuts = choose(graph, allowed, costs)
     judged |= {op: Verdict((_not_worth(group),)) for group in cuts.demoted for op in group.ops}
     parts = staged(graph, cuts.stages) or [Region("cpu", (), tuple(graph.inputs), tuple(graph.outputs))]
-    times = iter(costs.tpu_ms(parts))
+    times = iter(costs.tpu_times(parts))
     segments = [
         segment(f"seg{i}", part, next(times) if part.place == "edgetpu" else None) for i, part in enumerate(parts)
     ]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from edgec.ir import Graph, Op, Value, verify
+from edgec_partitioner.cost import TpuTime
 from edgec_partitioner.regions import Places, Region, regions
 from edgec_partitioner.verdicts import Place
 
@@ -14,14 +15,14 @@ from edgec_partitioner.verdicts import Place
 class Segment:
     """One piece of the model. Its graph's inputs and outputs are the crossing values, named as in the whole graph.
 
-    macs: multiply-accumulates of one inference. est_ms: the cost model's time on the Edge TPU; None on the CPU.
+    macs: multiply-accumulates of one inference. est: the cost model's time on the Edge TPU; None on the CPU.
     """
 
     name: str
     place: Place
     graph: Graph
     macs: int
-    est_ms: float | None = None
+    est: TpuTime | None = None
 
 
 def split(graph: Graph, places: Places) -> list[Segment]:
@@ -33,12 +34,12 @@ def split(graph: Graph, places: Places) -> list[Segment]:
     return [segment(f"seg{i}", part) for i, part in enumerate(parts)]
 
 
-def segment(name: str, part: Region, est_ms: float | None = None) -> Segment:
+def segment(name: str, part: Region, est: TpuTime | None = None) -> Segment:
     """The graph of one region."""
     own = _subgraph(name, part)
     macs = sum(op.spec.macs(op) for op in own.ops)
     verify(own, "partitioned")
-    return Segment(name, part.place, own, macs, est_ms)
+    return Segment(name, part.place, own, macs, est)
 
 
 def _subgraph(name: str, part: Region) -> Graph:

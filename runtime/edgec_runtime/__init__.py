@@ -9,8 +9,9 @@ from .bundle import Bundle, write_bundle
 from .errors import BundleError, DeviceError, EdgecError, InputError, ToolError, UnsupportedError
 from .inputs import noise_inputs
 from .manifest import Manifest, Quant, SegmentInfo, TensorInfo
-from .session import Profile, SegmentTime, Session
+from .session import SegmentTime, Session
 from .stats import Summary
+from .timing import Times
 
 __version__ = "0.1.0"
 
@@ -21,13 +22,13 @@ __all__ = [
     "EdgecError",
     "InputError",
     "Manifest",
-    "Profile",
     "Quant",
     "SegmentInfo",
     "SegmentTime",
     "Session",
     "Summary",
     "TensorInfo",
+    "Times",
     "ToolError",
     "UnsupportedError",
     "noise_inputs",

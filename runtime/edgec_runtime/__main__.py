@@ -1,6 +1,7 @@
 """Runs a bundle like its own program (csrc/main.c), but with a Session, so on the Edge TPU where there is one.
 
-python -m edgec_runtime BUNDLE [--runs N] [--input FILE.npy …] [--output DIR] [--json]
+python -m edgec_runtime BUNDLE [--tpu MODE] [--runs N] [--seconds S] [--warmup S] [--launched NS] [--input FILE.npy …]
+                               [--output DIR] [--json]
 """
 
 from __future__ import annotations
@@ -8,45 +9,57 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import sys
-from typing import Dict, List
+import time
+from typing import Any, Dict, Optional
 
 import numpy as np
 
 from .errors import EdgecError
 from .inputs import noise_inputs
-from .session import Session
+from .session import TPU_MODES, Session
 
 
 def run(options: argparse.Namespace) -> Dict[str, object]:
     """Warms up, times the runs, writes the outputs; the report is main.c's with a "backend" for each segment."""
-    with Session(options.bundle) as session:
-        inputs = noise_inputs(session.manifest)
+    with Session(options.bundle, tpu=options.tpu) as session:
+        load = None if options.launched is None else time.monotonic_ns() - options.launched
+        inputs: Dict[str, Any] = noise_inputs(session.manifest)
         if options.input:
             arrays = [np.load(path, allow_pickle=False) for path in options.input]
             inputs = {info.name: array for info, array in zip(session.inputs, arrays)}
-        outputs = session.run(inputs)
-        profile = session.profile(inputs, runs=options.runs, warmup=0)
+        times = session.time(inputs, runs=options.runs, seconds=options.seconds, warmup=options.warmup)
         for i, info in enumerate(session.outputs if options.output else ()):
-            np.save(os.path.join(options.output, f"output{i}.npy"), outputs[info.name])
-        segments: List[Dict[str, object]] = [
-            {
-                "name": s.name,
-                "place": s.place,
-                "backend": session.backends[s.name],
-                "ns": list(profile.segments[s.name]),
-            }
-            for s in session.manifest.segments
+            np.save(os.path.join(options.output, f"output{i}.npy"), session.tensor(info.name))
+        segments = [
+            {"name": s.name, "place": s.place, "backend": session.backends[s.name], "ns": [p[i] for p in times.parts]}
+            for i, s in enumerate(session.manifest.segments)
         ]
-        total = list(profile.total)
-        return {"name": session.manifest.name, "runs": options.runs, "unit": "ns", "segments": segments, "total": total}
+        series = {"at": list(times.at), "total": list(times.total), "segments": segments}
+        about = {"name": session.manifest.name, "unit": "ns", "load": load, "warmup": times.warmup}
+        return {**about, **series, "rss": _resident()}
+
+
+def _resident() -> Optional[int]:
+    """The highest resident size of this process, bytes; None where the system does not tell."""
+    try:
+        with open("/proc/self/status", encoding="utf-8") as f:
+            found = re.search(r"^VmHWM:\s*(\d+) kB", f.read(), re.M)
+    except OSError:
+        return None
+    return int(found.group(1)) * 1024 if found else None
 
 
 def main() -> int:
     """Exit code 0, or an error's own."""
     parser = argparse.ArgumentParser(prog="python -m edgec_runtime", description="Runs a bundle and times it.")
     parser.add_argument("bundle")
+    parser.add_argument("--tpu", choices=TPU_MODES, default="auto")
     parser.add_argument("--runs", type=int, default=1)
+    parser.add_argument("--seconds", type=float)
+    parser.add_argument("--warmup", type=float, default=0.0)
+    parser.add_argument("--launched", type=int)
     parser.add_argument("--input", nargs="+", default=[])
     parser.add_argument("--output")
     parser.add_argument("--json", action="store_true")

@@ -6,6 +6,7 @@ This is part of what the host sends over the link and starts there, see wire.py.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import platform
@@ -15,18 +16,22 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
-from edgec_runtime.facts import collect
+from edgec_runtime.facts import collect, identity
 from edgec_runtime.slots import MODEL, SCRATCH, App, Disk, Plan, Refused, machine_target, refusal
 from edgec_runtime.trust import FOLDER, SYSTEM_FOLDER, Key, administered
 from edgec_runtime.units import Units
+from edgec_runtime.vitals import Watch
 from edgec_runtime.wheels import Site
 from edgec_runtime.wire import PROTOCOL, Delivery, pack, unpack
 
 VERSION = 1  # of the requests; raised with each that is added
+TIMING = ("--runs", "--seconds", "--warmup", "--profile")  # options of main.c that a host may give
 IDLE_S = 90.0  # without a word from the host, the console is given back
+BEAT_S = 2.0  # between two signs of life while a program runs
 Execute = Callable[..., "subprocess.CompletedProcess[bytes]"]
 Answer = Tuple[Dict[str, Any], bytes]
 
@@ -42,6 +47,7 @@ class Service:
         greeting = {"protocol": [PROTOCOL, PROTOCOL], "agent": VERSION, "sha256": sha}
         self.delivery = Delivery(True, json.dumps(greeting).encode())
         self.app: Optional[App] = None
+        self.write: Callable[[bytes], None] = lambda data: None  # to the stream, while a request is worked on
 
     def receive(self, data: bytes, now: float) -> None:
         """Takes what the stream gave and does what it asks for."""
@@ -110,10 +116,9 @@ class Service:
             folder = os.path.dirname(folder)
         room = os.statvfs(folder)
         return {
+            **identity(),
             "target": machine_target(),
             "python": platform.python_version(),
-            "os": _os_name(),
-            "board": _text("/proc/device-tree/model").strip("\0\n "),
             "page": os.sysconf("SC_PAGE_SIZE"),
             "free": room.f_bavail * room.f_frsize,
             "root": self.root,
@@ -210,7 +215,11 @@ class Service:
         return {"apps": [a for a in apps if a["slots"]]}, b""
 
     def do_run(self, head: Dict[str, Any], blob: bytes) -> Answer:
-        """Run a slot's program.  The blob is input files of the sizes in "inputs"; the answer has outputs likewise."""
+        """Run a slot's program.  The blob is input files of the sizes in "inputs"; the answer has outputs likewise.
+
+        options: how it is timed.  watch: read the device's vitals, too.  launched: the program is told when it was
+        started, for the time that it takes to load.
+        """
         app = self._open(head)
         slot = head.get("slot") or app.active()
         if slot is None:
@@ -222,7 +231,7 @@ class Service:
             site.check()
             start, env = [sys.executable, "-m", "edgec_runtime", app.at(slot, MODEL)], site.environment(site.active())
         with tempfile.TemporaryDirectory(prefix="edgec-") as folder:
-            command = [*start, "--runs", str(int(head.get("runs", 1))), "--json", "--output", folder]
+            command = [*start, *_timing(head.get("options", ())), "--json", "--output", folder]
             names: List[str] = []
             for size in head.get("inputs", []):
                 names.append(os.path.join(folder, f"input{len(names)}.npy"))
@@ -231,8 +240,30 @@ class Service:
                 blob = blob[size:]
             if names:
                 command += ["--input", *names]
-            try:
-                done = self.execute(
+            said: Dict[str, Any] = {}
+            if head.get("watch"):
+                with Watch(execute=self.execute) as watch:
+                    done = self._execute(command, folder, env, head)
+                said["vitals"] = watch.as_dict()
+            else:
+                done = self._execute(command, folder, env, head)
+            outputs = []
+            for i in range(int(head.get("outputs", 0)) if done.returncode == 0 else 0):
+                with open(os.path.join(folder, f"output{i}.npy"), "rb") as f:
+                    outputs.append(f.read())
+        said.update(status=done.returncode, outputs=[len(o) for o in outputs])
+        said["error_output"] = done.stderr.decode(errors="replace")[-2000:]
+        return {**said, "report": done.stdout.decode(errors="replace")}, b"".join(outputs)
+
+    def _execute(
+        self, command: List[str], folder: str, env: Optional[Dict[str, str]], head: Dict[str, Any]
+    ) -> "subprocess.CompletedProcess[bytes]":
+        """The program, in this folder.  Raises Refused when it takes too long."""
+        if head.get("launched"):
+            command = [*command, "--launched", str(time.monotonic_ns())]
+        try:
+            with self._beating():
+                return self.execute(
                     command,
                     cwd=folder,
                     env=env,
@@ -240,34 +271,40 @@ class Service:
                     capture_output=True,
                     timeout=float(head["limit"]),
                 )
-            except subprocess.TimeoutExpired:
-                what = f"the program did not end within {head['limit']:.0f} s"
-                raise Refused("device", what, "try fewer runs or a smaller model") from None
-            outputs = []
-            for i in range(int(head.get("outputs", 0)) if done.returncode == 0 else 0):
-                with open(os.path.join(folder, f"output{i}.npy"), "rb") as f:
-                    outputs.append(f.read())
-        said = {"status": done.returncode, "outputs": [len(o) for o in outputs]}
-        said["error_output"] = done.stderr.decode(errors="replace")[-2000:]
-        return {**said, "report": done.stdout.decode(errors="replace")}, b"".join(outputs)
+        except subprocess.TimeoutExpired:
+            what = f"the program did not end within {head['limit']:.0f} s"
+            raise Refused("device", what, "try fewer runs or a smaller model") from None
+
+    @contextlib.contextmanager
+    def _beating(self) -> Iterator[None]:
+        """Signs of life meanwhile, by which the host tells a program that runs from a device that is gone."""
+        end = threading.Event()
+
+        def beat() -> None:
+            while not end.wait(BEAT_S):
+                self.write(self.delivery.beat(time.monotonic()))
+
+        thread = threading.Thread(target=beat, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            end.set()
+            thread.join()
 
 
-def _text(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as f:
-            return f.read()
-    except OSError:
-        return ""
-
-
-def _os_name() -> str:
-    found = re.search(r'^PRETTY_NAME="?([^"\n]*)', _text("/etc/os-release"), re.M)
-    return found.group(1) if found else platform.platform()
+def _timing(options: Sequence[Any]) -> List[str]:
+    """The words by which the program is timed.  No others: the host does not say what it reads and writes."""
+    words = list(map(str, options))
+    if not re.fullmatch(rf"(({'|'.join(TIMING)}) \d+(\.\d+)? )*", "".join(f"{w} " for w in words)):
+        raise Refused("device", f"the program is not run with {' '.join(words):.80}", "update edgec")
+    return words
 
 
 def serve(source: int, sink: int, service: Service, idle: float = IDLE_S) -> None:
     """Until the stream ends, the host says goodbye, or nothing is heard for `idle` seconds."""
     heard = time.monotonic()
+    service.write = functools.partial(_write, sink)
     while not service.delivery.closed:
         _write(sink, service.delivery.poll(time.monotonic()))
         now = time.monotonic()

@@ -24,6 +24,7 @@ import sysconfig
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from edgec_runtime.slots import machine_target
+from edgec_runtime.vitals import Execute, Files, read
 
 MODULES = {"litert": "ai_edge_litert.interpreter", "tflite-runtime": "tflite_runtime.interpreter"}
 EDGETPU_LIBRARIES = ("libedgetpu.so.1", "libedgetpu.so")
@@ -31,7 +32,14 @@ EDGETPU_IDS = ("1a6e:089a", "18d1:9302")  # before and after its firmware was lo
 EDGETPU_PACKAGES = ("libedgetpu1-std", "libedgetpu1-max")
 CAMERA_PROGRAMS = ("rpicam-hello", "libcamera-hello", "cam")
 TRIAL_S = 40.0
-Execute = Callable[..., "subprocess.CompletedProcess[bytes]"]
+# Part numbers of ARM Ltd. in MIDR_EL1, which /proc/cpuinfo shows.
+CORES = {
+    0xB76: "ARM1176", 0xC07: "Cortex-A7", 0xC08: "Cortex-A8", 0xC09: "Cortex-A9", 0xC0F: "Cortex-A15",
+    0xD03: "Cortex-A53", 0xD04: "Cortex-A35", 0xD05: "Cortex-A55", 0xD07: "Cortex-A57", 0xD08: "Cortex-A72",
+    0xD09: "Cortex-A73", 0xD0A: "Cortex-A75", 0xD0B: "Cortex-A76", 0xD0C: "Neoverse-N1", 0xD0D: "Cortex-A77",
+    0xD40: "Neoverse-V1", 0xD41: "Cortex-A78", 0xD49: "Neoverse-N2", 0xD4F: "Neoverse-V2",
+}  # fmt: skip
+ARM_LTD = 0x41
 Facts = Dict[str, Any]
 
 # A .tflite of one RELU: enough for an interpreter to hand its graph to the delegate, where unlike versions crash.
@@ -65,13 +73,12 @@ def collect(folder: str, root: str = "/", execute: Execute = subprocess.run) -> 
     """All facts.  folder: where bundles go.  What cannot be found out is None or empty, never an error."""
     m = _Machine(root, execute)
     facts: Facts = {
+        **m.identity(),
         "os": m.release(),
-        "kernel": platform.release(),
         "machine": platform.machine(),
         "bits": struct.calcsize("P") * 8,
         "target": machine_target(),
         "page": os.sysconf("SC_PAGE_SIZE"),
-        "board": m.text("proc/device-tree/model").strip("\0\n "),
         "python": platform.python_version(),
         "executable": sys.executable,
         "packages": {name: _version(name) for name in ("numpy", "pycoral", *map(distribution, MODULES.values()))},
@@ -80,13 +87,26 @@ def collect(folder: str, root: str = "/", execute: Execute = subprocess.run) -> 
     }
     for name, look in (
         ("user", m.user), ("usb", m.edgetpus), ("pcie", m.pcie), ("udev", m.udev_rules), ("libedgetpu", m.libedgetpu),
-        ("throttled", m.throttled), ("clock", m.clock), ("celsius", m.celsius), ("cameras", m.cameras),
+        ("cameras", m.cameras),
     ):  # fmt: skip
         facts[name] = _safely(look)
+    vitals = read(root, execute)
+    facts["throttled"], facts["celsius"] = vitals["throttled"], vitals["celsius"]
+    khz = vitals["khz"] and vitals["khz"][-1]
+    facts["clock"] = {"governor": vitals["governor"], "khz": khz, "max_khz": vitals["max_khz"]}
     facts["camera_program"] = next((p for p in CAMERA_PROGRAMS if shutil.which(p)), None)
     facts["disk"] = _safely(lambda: disk(folder))
     facts["trials"] = m.trials(facts["libedgetpu"] or {})
     return facts
+
+
+def identity(root: str = "/") -> Facts:
+    """What machine this is: "board" as its device tree names it, "cpu", "os", "kernel", each "" where nothing tells.
+
+    "emulated": an emulator executes its instructions, so times measured on it are no hardware's.  True only where that
+    is sure.
+    """
+    return _Machine(root, subprocess.run).identity()
 
 
 def edgetpus_here() -> Tuple[List[Facts], List[str]]:
@@ -102,28 +122,45 @@ def _safely(look: Callable[[], Any]) -> Any:
         return None
 
 
-class _Machine:
+class _Machine(Files):
     """The files below a root and the programs of a machine."""
 
     def __init__(self, root: str, execute: Execute) -> None:
-        self.root, self.execute = root, execute
+        super().__init__(root)
+        self.execute = execute
 
-    def text(self, path: str) -> str:
-        """A small file's text; empty where it cannot be read."""
-        try:
-            with open(os.path.join(self.root, path), encoding="utf-8", errors="replace") as f:
-                return f.read(1 << 22)
-        except OSError:
-            return ""
+    def identity(self) -> Facts:
+        """See identity()."""
+        return {
+            "board": self.text("proc/device-tree/model").strip("\0\n "),
+            "cpu": self.cpu(),
+            "os": self.release()["name"],
+            "kernel": platform.release(),
+            "emulated": self.emulated(),
+        }
 
-    def number(self, path: str) -> Optional[int]:
-        """A file's number."""
-        found = re.match(r"\s*(-?\d+)", self.text(path))
-        return int(found.group(1)) if found else None
+    def cpu(self) -> str:
+        """The names of its cores; of other makers' the numbers, and on other architectures the model's name."""
+        text = self.text("proc/cpuinfo")
+        named = re.search(r"^model name\s*:\s*(.+?)\s*$", text, re.M)
+        makers = re.findall(r"^CPU implementer\s*:\s*(\w+)(?:\n.+)*?\nCPU part\s*:\s*(\w+)", text, re.M)
+        cores = [CORES.get(int(part, 16)) if int(maker, 16) == ARM_LTD else None for maker, part in makers]
+        unknown = [f"implementer {maker} part {part}" for maker, part in makers]
+        names = dict.fromkeys(core or other for core, other in zip(cores, unknown))
+        return " + ".join(names) or (named.group(1) if named else "")
 
-    def glob(self, pattern: str) -> List[str]:
-        """Paths relative to the root, sorted."""
-        return sorted(os.path.relpath(p, self.root) for p in glob.glob(os.path.join(self.root, pattern)))
+    def emulated(self) -> bool:
+        """Whether QEMU emulates the CPU: its own CPUs ("max" and its x86 ones), or its own clock behind an ARM CPU.
+
+        The generic timer of QEMU's ARM CPUs other than "max" has 62.5 MHz, which no board has, and Linux makes its
+        BogoMIPS of that, two a tick.  A guest of KVM has the timer of its host, and is as fast as that is.
+        """
+        text = self.text("proc/cpuinfo")
+        if re.search(r"^model name\s*:.*QEMU TCG|^CPU implementer\s*:\s*0x0*$", text, re.M):
+            return True
+        tree = self.text("proc/device-tree/compatible") + self.text("sys/class/dmi/id/sys_vendor")
+        boards = re.search("linux,dummy-virt|raspberrypi,|QEMU", tree)  # that QEMU has; a real Pi has another timer
+        return bool(boards and re.search(r"^BogoMIPS\s*:\s*125\.00$", text, re.M))
 
     def release(self) -> Facts:
         """Of /etc/os-release."""
@@ -178,33 +215,6 @@ class _Machine:
             if stanza and version and " installed\n" in stanza.group(0):
                 facts.update(package=package, version=version.group(1))
         return facts
-
-    def throttled(self) -> Optional[int]:
-        """The firmware's flags of power and heat, of a Raspberry Pi."""
-        text = self.text("sys/devices/platform/soc/soc:firmware/get_throttled").strip()
-        vcgencmd = shutil.which("vcgencmd")
-        if not text and vcgencmd:
-            with contextlib.suppress(subprocess.SubprocessError):
-                done = self.execute([vcgencmd, "get_throttled"], capture_output=True, timeout=10)
-                text = done.stdout.decode(errors="replace").strip()
-        found = re.fullmatch(r"(?:throttled=)?(?:0x)?([0-9a-fA-F]+)", text)
-        return int(found.group(1), 16) if found else None
-
-    def clock(self) -> Facts:
-        """Of the first CPU: governor, and kHz now and at most."""
-        folder = "sys/devices/system/cpu/cpu0/cpufreq"
-        return {
-            "governor": self.text(f"{folder}/scaling_governor").strip(),
-            "khz": self.number(f"{folder}/scaling_cur_freq"),
-            "max_khz": self.number(f"{folder}/cpuinfo_max_freq"),
-        }
-
-    def celsius(self) -> Optional[float]:
-        """Of the SoC, or of the first zone that has a temperature."""
-        zones = self.glob("sys/class/thermal/thermal_zone*/temp")
-        zones.sort(key=lambda p: "cpu" not in self.text(os.path.join(os.path.dirname(p), "type")))
-        found = [n for n in map(self.number, zones) if n is not None]
-        return found[0] / 1000 if found else None
 
     def cameras(self) -> List[Facts]:
         """Nodes of video capture; a Pi's codecs and image processors, which have such nodes too, are left out."""

@@ -20,6 +20,7 @@ from .inputs import check_inputs, noise_inputs
 from .interpreters import Interpreter, InterpreterFactory, address, interpreter_factory, load_edgetpu, match_ports
 from .manifest import SegmentInfo, TensorInfo
 from .slots import machine_target as machine_target
+from .timing import Times, time_calls
 
 Array = NDArray[Any]
 TPU_MODES = ("auto", "delegate", "interpreter", "c")
@@ -34,14 +35,6 @@ class SegmentTime:
     place: str
     backend: str
     ns: int
-
-
-@dataclass(frozen=True)
-class Profile:
-    """ns per run: of each segment by name, and of the whole (`total`, which includes what is between them)."""
-
-    segments: Mapping[str, Tuple[int, ...]]
-    total: Tuple[int, ...]
 
 
 class _Backend(Protocol):
@@ -131,23 +124,23 @@ class Session:
             raise InputError(f'no tensor "{name}" crosses a segment border', hint="see manifest.tensors")
         return self._buffers[name].copy()
 
-    def profile(self, inputs: Optional[Mapping[str, Any]] = None, *, runs: int = 50, warmup: int = 3) -> Profile:
-        """Times `runs` inferences after `warmup` untimed ones.  inputs: default is reproducible noise."""
+    def time(
+        self,
+        inputs: Optional[Mapping[str, Any]] = None,
+        *,
+        runs: int = 50,
+        seconds: Optional[float] = None,
+        warmup: float = 0.0,
+    ) -> Times:
+        """Times inferences, see timing.time_calls; parts are ns by segment.  inputs: default is reproducible noise."""
         given = noise_inputs(self.manifest) if inputs is None else inputs
-        if runs < 1 or warmup < 0:
-            raise InputError(f"cannot time {runs} runs after {warmup}", hint="give runs of 1 or more")
-        for _ in range(warmup):
-            self.run(given)
-        segments: Dict[str, List[int]] = {s.name: [] for s in self.manifest.segments}
-        total = []
-        for _ in range(runs):
+
+        def call() -> List[int]:
             times: List[SegmentTime] = []
-            start = time.perf_counter_ns()
             self.run(given, timings=times)
-            total.append(time.perf_counter_ns() - start)
-            for t in times:
-                segments[t.name].append(t.ns)
-        return Profile({name: tuple(ns) for name, ns in segments.items()}, tuple(total))
+            return [t.ns for t in times]
+
+        return time_calls(call, runs, seconds, warmup)
 
     def close(self) -> None:
         """Frees the buffers and interpreters, and the bundle if the session opened it.  May be called twice."""

@@ -233,6 +233,11 @@ class Delivery:
                 out.append(self._frame(sent.kind, seq, sent.payload))
         return b"".join(out)
 
+    def beat(self, now: float) -> bytes:
+        """What to write as a sign of life, from an end that has nothing to say."""
+        self._ack = True
+        return self.poll(now)
+
     def bye(self) -> bytes:
         """The frame that ends the session."""
         self.closed = True

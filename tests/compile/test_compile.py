@@ -81,10 +81,10 @@ def test_the_image_network_crosses_between_edge_tpu_and_cpu(tmp_path: Path) -> N
         for tpu in ("c", "interpreter"):
             with Session(bundle, tpu=tpu) as session:
                 results.append(session.run(sample)["output"])
-        result = device_for("emulated:pi4").bench(bundle)
+    result = edgec.bench(path, "emulated:pi4")
     assert result.estimated
     assert [s.place for s in result.segments] == places
-    assert "est." in result.table()
+    assert result.latency.samples[0] > max(s.latency.samples[0] for s in result.segments)
     # the middle is float: its last bits may differ between machines' libm, which moves an int8 step at most
     for other in results[1:]:
         np.testing.assert_allclose(results[0], other, atol=1.5 / 255)

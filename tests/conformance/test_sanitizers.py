@@ -31,7 +31,8 @@ def _write_program(graphs: list[Graph], folder: Path) -> None:
         names = [[f"{i}/{v.name}" for v in values] for values in (graph.inputs, graph.outputs)]
         for v, name in zip([*graph.inputs, *graph.outputs], names[0] + names[1], strict=True):
             tensors[name] = v.type
-        entries.append(SegmentEntry(f"seg{i}", "cpu", tuple(names[0]), tuple(names[1]), source.plan.size))
+        ports = tuple(names[0]), tuple(names[1])
+        entries.append(SegmentEntry(f"seg{i}", "cpu", *ports, source.plan.size, len(source.functions)))
         inputs += names[0]
         outputs += names[1]
     (folder / "model.c").write_text(model_source("samples", tensors, entries, inputs, outputs))

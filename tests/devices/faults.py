@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from edgec_devices.flash import Budget, flash_one
+from edgec_devices.flash import HEALTH, flash_one
 from edgec_devices.protocol import Connection
 from edgec_devices.stream import LinkLost, Stream, device_end
 from edgec_devices.transfer import Recipe
@@ -103,7 +103,9 @@ class World:
         """In place of subprocess.run; notes which bytes would have been executed."""
         self.executed.append(digest(command[0]))
         runs = int(command[command.index("--runs") + 1])
-        return subprocess.CompletedProcess(command, 0, (b'{"total": [' + b"1000000, " * (runs - 1) + b"1000000]}"), b"")
+        return subprocess.CompletedProcess(
+            command, 0, (b'{"warmup": 0, "total": [' + b"1000000, " * (runs - 1) + b"1000000]}"), b""
+        )
 
 
 class SimStream(Stream):
@@ -347,7 +349,7 @@ def digest_of(data: bytes) -> str:
 def flash_over(stream: SimStream, recipe: Recipe, seed: int = 0) -> str:
     """Flashes with a health check."""
     with Connection(stream, lambda: stream.world.now, seed) as connection:
-        return flash_one(connection, recipe, Budget.parse("p95<=40ms"), lambda _: None).what
+        return flash_one(connection, recipe, HEALTH.parse("p95<=40ms"), lambda _: None).what
 
 
 CASES = ("line", "cut", "host killed", "device killed", "power cut", "disk error")

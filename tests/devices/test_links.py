@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import stat
 from pathlib import Path
 
 import numpy as np
 import pytest
-from edgec_devices import device_for, plugin
+from edgec_devices import Device, device_for, plugin
 from edgec_devices.links import emulated
+from edgec_devices.measurement import Plan
+from edgec_devices.pipeline import Counts
 from edgec_runtime import Bundle, DeviceError, InputError, ToolError, write_bundle
+from edgec_runtime.session import machine_target
 
 from tests.runtime import tiny_model
 
@@ -36,45 +38,69 @@ def test_right_numbers(bundle: Bundle, url: str) -> None:
         np.testing.assert_array_equal(found[name], array)
 
 
-def test_local_bench_is_measured(bundle: Bundle) -> None:
-    r = device_for("local:").bench(bundle, 5)
-    assert (r.estimated, r.runs, r.unit) == (False, 5, "ms")
-    assert [len(s.ms) for s in (*r.segments, r.total)] == [5, 5, 5, 5]
-    assert {s.how for s in r.segments} == {"measured, c"}
-    assert "est." not in r.table()
-    with pytest.raises(InputError, match="0 runs"):
-        device_for("local:").bench(bundle, 0)
+QUICK = Plan(rounds=2, runs=5, seconds=None, warmup=0.0, profiled=3)
+
+
+@pytest.mark.parametrize(("url", "runner"), [("local:", "program"), ("local:c", "program")])
+def test_local_is_measured(tmp_path: Path, program: Path, url: str, runner: str) -> None:
+    write_bundle(tmp_path / "m", *tiny_model.parts(programs={machine_target(): program}))
+    with Bundle.open(tmp_path / "m") as bundle:
+        m = device_for(url).measure(bundle, QUICK)
+    assert (m.runner, m.backends, m.device.emulated) == (runner, ("c", "c", "c"), False)
+    assert [len(one.total) for one in m.timed] == [6, 6]
+    assert [[len(s) for s in one.segments] for one in m.timed] == [[6, 6, 6]] * 2
+    assert all(one.load and one.rss and one.warmup == 1 for one in m.launches)
+    assert [[len(ops) for ops in p.ops] for p in m.profiles] == [[0, 0, 2]] * 2
+    assert all(one.vitals is not None and one.vitals["before"]["ns"] < one.at[0] for one in m.launches)
+
+
+def test_plans() -> None:
+    assert Plan.of(50).rounds * Plan.of(50).runs == 50
+    assert (Plan.of(2).rounds, Plan.of(2).runs, Plan.of(2).seconds) == (1, 2, None)
+    assert Plan.of(seconds=20).seconds == 2
+    assert Plan.of() == Plan()
+    for wrong in (0, -1, 10**9):
+        with pytest.raises(InputError, match=f"{wrong} runs"):
+            Plan.of(wrong)
+
+
+def counted(device: Device, bundle: Bundle) -> Counts:
+    assert isinstance(device, emulated.Emulated)
+    return device.counts(bundle, plugin.block_count_plugin())
 
 
 @pytest.mark.parametrize("url", ["emulated:pi4", "emulated:pi4/linux-armv7"])
 def test_counts_are_the_same_each_time(bundle: Bundle, url: str) -> None:
     device = device_for(url)
-    assert isinstance(device, emulated.Emulated)
-    first = device.instructions(bundle)
-    assert list(first) == ["shift", "relu", "mix", ""]
-    assert all(50 < n < 5000 for n in first.values())
-    assert device.instructions(bundle) == first
-    assert device.instructions(bundle, {"image": tiny_model.image(5)})["shift"] == first["shift"]
+    first = counted(device, bundle)
+    places = {(s, op) for s, op in first.inferences[-1] if s >= 0}
+    assert places == {(0, -1), (1, -1), (2, -1), (2, 0), (2, 1), (2, 2)}, "mix alone has ops"
+    assert all(30 < first.instructions((s, -1)) < 5000 for s in range(2))
+    assert counted(device, bundle) == first
 
 
-def test_emulated_bench_is_an_estimate(bundle: Bundle) -> None:
+def test_an_emulated_board_is_estimated(bundle: Bundle) -> None:
     device = device_for("emulated:pi4")
+    m = device.measure(bundle, QUICK)
+    assert (m.launches, m.backends, m.device.emulated) == ((), ("c", "cost model", "c"), True)
+    shift, relu, mix = m.estimates
+    assert (relu.ms, relu.how) == (0.25, "est. by the cost model of the Edge TPU")
+    assert "cycles of a cortex-a72" in shift.how
+    assert shift.ms is not None
+    assert mix.ms is not None
+    assert 0 < shift.ms < mix.ms < 1
+    assert len(mix.ops) == 2
+    assert 0 < mix.ops[0].ms < mix.ops[1].ms < mix.ms, "the first op of mix is empty"
+    assert m.between_ms > 0
+
+
+def test_without_a_model_of_the_core_a_rate_counts(bundle: Bundle) -> None:
+    device = device_for("emulated:pi4/linux-armv7")
     assert isinstance(device, emulated.Emulated)
-    r = device.bench(bundle, 50)
-    counts = device.instructions(bundle)
-    per_ms = device.board.ipc * device.board.clock_ghz * 1e6
-    assert (r.estimated, r.runs) == (True, 1)
-    shift, relu, mix = r.segments
-    assert shift.ms == (counts["shift"] / per_ms,)
-    assert shift.how == f"est. from {counts['shift']} instructions"
-    assert (relu.ms, relu.how) == ((0.25,), "est. by the cost model")
-    assert r.total.ms[0] == pytest.approx(0.25 + (counts["shift"] + counts["mix"] + counts[""]) / per_ms)
-    assert mix.ms[0] > 0
-    assert "est. ms" in r.table()
-    assert "not measured" in r.table()
-    again = json.loads(json.dumps(r.to_json()))
-    assert again["estimated"] is True
-    assert again["segments"][1]["summary"]["p50"] == 0.25
+    shift, *_ = device.measure(bundle, QUICK).estimates
+    count = counted(device, bundle).instructions((0, -1))
+    assert shift.how == f"est. from {count:,} instructions at {device.board.ipc:g} a cycle"
+    assert shift.ms == count / (device.board.ipc * device.board.clock_ghz * 1e6)
 
 
 def test_without_a_cost_model_the_twin_is_counted(arm_bundle: Path, tmp_path: Path) -> None:
@@ -84,30 +110,28 @@ def test_without_a_cost_model_the_twin_is_counted(arm_bundle: Path, tmp_path: Pa
         manifest["programs"] = dict(b.manifest.programs)
         write_bundle(tmp_path / "m", manifest, {**files, **{p: b.read(p) for p in b.manifest.programs.values()}})
     with Bundle.open(tmp_path / "m") as b:
-        r = device_for("emulated:pi5").bench(b)
-    assert r.segments[1].how.endswith("instructions of its C twin")
+        m = device_for("emulated:pi5").measure(b, QUICK)
+    assert m.backends[1] == "c"
+    assert m.estimates[1].how.endswith("of its C twin")
 
 
-def test_without_the_plugin_there_is_no_latency(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_plugin_there_is_no_estimate(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plugin, "host_compilers", lambda: [])
-    r = device_for("emulated:pi4").bench(bundle)
-    assert [s.ms for s in r.segments] == [(), (0.25,), ()]
-    assert r.total.ms == ()
-    assert "| total |  | - | - | - |" in r.table()
-    assert "no C compiler was found" in r.table()
-    assert r.to_json()["total"]["summary"] is None
+    m = device_for("emulated:pi4").measure(bundle, QUICK)
+    assert [e.ms for e in m.estimates] == [None, 0.25, None]
+    assert any("no C compiler was found" in note for note in m.notes)
 
 
 def test_the_plugin_is_built_once_and_by_the_next_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     real = plugin.host_compilers()
     monkeypatch.setattr(plugin, "host_compilers", lambda: [["false"], *real[:1]])
-    path = plugin.insn_count_plugin()
+    path = plugin.block_count_plugin()
     made = path.stat().st_mtime_ns
-    assert plugin.insn_count_plugin().stat().st_mtime_ns == made
+    assert plugin.block_count_plugin().stat().st_mtime_ns == made
     path.unlink()
     monkeypatch.setattr(plugin, "host_compilers", lambda: [["false"]])
     with pytest.raises(ToolError, match=r"could not be built \(false"):
-        plugin.insn_count_plugin()
+        plugin.block_count_plugin()
 
 
 def test_a_plugin_that_counts_nothing(bundle: Bundle, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -115,10 +139,8 @@ def test_a_plugin_that_counts_nothing(bundle: Bundle, monkeypatch: pytest.Monkey
     source.write_text("int qemu_plugin_version = 1; int qemu_plugin_install(void) { return 0; }")
     monkeypatch.setattr(plugin, "SOURCE", source)
     monkeypatch.setattr(plugin, "FLAGS", ("-shared", "-fPIC"))
-    device = device_for("emulated:pi4")
-    assert isinstance(device, emulated.Emulated)
-    with pytest.raises(ToolError, match="counted 0 parts of 3 segments"):
-        device.instructions(bundle)
+    with pytest.raises(ToolError, match="left no counts"):
+        device_for("emulated:pi4").measure(bundle, QUICK)
 
 
 def test_bad_inputs(bundle: Bundle) -> None:

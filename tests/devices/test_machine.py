@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import select
@@ -17,6 +18,8 @@ from edgec_devices.machine import PASSWORD, USER, Machine, boot
 from edgec_devices.signing import new_key, sign, trust
 from edgec_runtime import Bundle, ToolError, write_bundle
 
+import edgec
+from tests.conftest import ROOT
 from tests.runtime import tiny_model
 
 pytestmark = [pytest.mark.pi, pytest.mark.slow]
@@ -105,6 +108,27 @@ def test_the_console_asks_for_user_and_password(machine: Machine) -> None:
         ("login: ", ""),
     )
     assert f"Password: {PASSWORD}" not in said, "the password is echoed"
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_a_bench_of_an_emulated_machine_is_an_estimate(
+    link: str, url: Callable[[str], str], bundles: tuple[Path, Path], tmp_path: Path
+) -> None:
+    schema = json.loads((ROOT / "docs" / "bench.schema.json").read_text())
+    report = edgec.bench(bundles[0], url(link), runs=24, budgets=("p95<=60s", "rss<=80MB"), json=tmp_path / "r.json")
+    pytest.importorskip("jsonschema").validate(json.loads((tmp_path / "r.json").read_text()), schema)
+    assert (report.device.cpu, report.device.emulated, report.device.runner) == ("Cortex-A72", True, "program")
+    assert report.estimated, "the clock of an emulated machine measures nothing"
+    assert len(report.latency.rounds) * len(report.latency.rounds[0]) >= 20
+    assert [len(s.ops) for s in report.segments] == [0, 0, 2]
+    assert report.first.worst
+    assert report.load.worst
+    assert report.memory.rss
+    assert report.memory.rss < 1 << 24
+    slow, small = report.budgets
+    assert not slow.holds
+    assert "--accept-estimates" in slow.why
+    assert small.holds, "bytes are bytes on an emulated machine, too"
 
 
 @pytest.mark.parametrize("link", LINKS)

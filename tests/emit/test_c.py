@@ -44,7 +44,7 @@ def test_segment(golden: Callable[[str, str], None]) -> None:
 
 def test_model(golden: Callable[[str, str], None]) -> None:
     tensors = {'im"age': TensorType((1, 4, 4, 2), "int8"), "out": TensorType((32, 1), "int8")}
-    entry = SegmentEntry("seg0", "cpu", ('im"age',), ("out",), 128)
+    entry = SegmentEntry("seg0", "cpu", ('im"age',), ("out",), 128, 3)
     golden(model_source("residual", tensors, [entry], ['im"age'], ["out"]), ".c")
 
 

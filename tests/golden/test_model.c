@@ -4,6 +4,7 @@
 
 #ifdef EK_PROGRAM
 #define BUFFER(name) name
+EK_ARENA arena[128];
 EK_ARENA tensor0[32];
 EK_ARENA tensor1[32];
 #else
@@ -11,6 +12,7 @@ EK_ARENA tensor1[32];
 #endif
 
 int edgec_seg0_run(void *arena, const void *const *in, void *const *out);
+int edgec_seg0_profile(void *arena, const void *const *in, void *const *out, void (*mark)(void *, int), void *context);
 
 static const ek_tensor tensors[] = {
     {"im\042age", "|i1", 4, {1, 4, 4, 2}, 32, BUFFER(tensor0)},
@@ -19,9 +21,9 @@ static const ek_tensor tensors[] = {
 static const int seg0_inputs[1] = {0};
 static const int seg0_outputs[1] = {1};
 static const ek_segment segments[] = {
-    {"seg0", "cpu", 1, 1, seg0_inputs, seg0_outputs, 128, edgec_seg0_run},
+    {"seg0", "cpu", 1, 1, seg0_inputs, seg0_outputs, 128, edgec_seg0_run, 3, edgec_seg0_profile},
 };
 static const int model_inputs[1] = {0};
 static const int model_outputs[1] = {1};
 
-EK_API const ek_model edgec_model = {"residual", 2, tensors, 1, segments, 1, 1, model_inputs, model_outputs};
+EK_API const ek_model edgec_model = {"residual", 2, tensors, 1, segments, 1, 1, model_inputs, model_outputs, BUFFER(arena)};

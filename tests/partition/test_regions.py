@@ -115,7 +115,7 @@ def test_a_partitioned_net_is_the_net(name: str, link: str | None) -> None:
         return
     assert {op.kind for op, s in parts.segment_of.items() if s.place == "cpu"} <= {"quantize", "dequantize"}
     for s in parts.segments:
-        assert (s.place == "edgetpu") == (s.est_ms is not None)
+        assert (s.place == "edgetpu") == (s.est is not None)
         if s.place == "edgetpu":
             assert all(v.type.dtype == "int8" for v in (*s.graph.inputs, *s.graph.outputs))
 

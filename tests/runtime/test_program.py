@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import time
 from pathlib import Path
 
 import numpy as np
@@ -51,16 +52,52 @@ def test_noise_is_what_python_makes(program: Path, tmp_path: Path) -> None:
     same(outputs(tmp_path), image)
 
 
-def test_json_has_every_run(program: Path) -> None:
+def test_json_has_every_inference(program: Path) -> None:
     found = json.loads(call(program, "--runs", "5", "--json").stdout)
     assert found["name"] == "tiny"
-    assert (found["runs"], found["unit"]) == (5, "ns")
-    assert [(s["name"], s["place"], len(s["ns"])) for s in found["segments"]] == [
-        ("shift", "cpu", 5),
-        ("relu", "edgetpu", 5),
-        ("mix", "cpu", 5),
+    assert (found["warmup"], found["unit"]) == (1, "ns")
+    assert [(s["name"], s["place"], s["backend"], len(s["ns"])) for s in found["segments"]] == [
+        ("shift", "cpu", "c", 6),
+        ("relu", "edgetpu", "c", 6),
+        ("mix", "cpu", "c", 6),
     ]
-    assert [sum(s["ns"][i] for s in found["segments"]) for i in range(5)] == found["total"]
+    assert [sum(s["ns"][i] for s in found["segments"]) for i in range(6)] == found["total"]
+    assert all(0 <= waited <= total for waited, total in zip(found["waited"], found["total"], strict=True))
+    assert all(at + ns <= after for at, ns, after in zip(found["at"], found["total"], found["at"][1:], strict=False))
+    assert 1000 < found["rss"] < 1 << 24
+    assert "load" not in found
+    assert "profile" not in found
+
+
+def test_warming_up_and_stopping_by_the_clock(program: Path) -> None:
+    start = time.monotonic_ns()
+    options = ("--runs", "10000", "--seconds", "0.02", "--warmup", "0.01", "--launched", str(start))
+    found = json.loads(call(program, *options, "--json").stdout)
+    k, at = found["warmup"], found["at"]
+    assert k > 1
+    assert at[k - 1] - at[0] < 0.011e9 <= at[k] - at[0] + 0.001e9
+    assert len(at) - k >= 3
+    assert start + found["load"] <= at[0]
+    assert len(found["yardstick"]) >= 1
+
+
+def test_at_least_three_runs(program: Path) -> None:
+    found = json.loads(call(program, "--runs", "10", "--seconds", "1e-9", "--json").stdout)
+    assert len(found["total"]) - found["warmup"] == 3
+
+
+def test_the_profile_is_of_other_inferences(program: Path, tmp_path: Path) -> None:
+    done = call(program, "--runs", "0", "--profile", "4", "--json", "--output", tmp_path)
+    found = json.loads(done.stdout)
+    assert len(found["total"]) == found["warmup"] == 1
+    profile = found["profile"]
+    assert [len(profile[k]) for k in ("at", "total", "plain")] == [4, 4, 4]
+    # shift and relu have no second entry point: they run, without a time per op
+    assert [[len(op) for op in ops] for ops in profile["ops"]] == [[], [], [4, 4]]
+    for i, total in enumerate(profile["total"]):
+        assert sum(op[i] for op in profile["ops"][2]) <= total
+    image = noise_inputs(check_manifest({**tiny_model.manifest(), "schema": 1, "files": {}}))["image"]
+    same(outputs(tmp_path), image)
 
 
 def test_table(program: Path) -> None:
@@ -117,10 +154,15 @@ def test_bad_inputs(program: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "what"),
     [
-        (["--runs", "0"], '--runs "0" is not a number'),
+        (["--runs", "0"], "--runs 0 leaves nothing to show"),
+        (["--runs", "-1"], '--runs "-1" is not a number'),
+        (["--seconds", "soon"], '--seconds "soon" is not a time'),
+        (["--warmup", "-1"], '--warmup "-1" is not a time'),
+        (["--warmup", "nan"], '--warmup "nan" is not a time'),
+        (["--profile", "5000"], "--profile 5000 is more than this program can keep"),
         (["--runs", "x"], '--runs "x" is not a number'),
         (["--runs", "99999999999999999999"], "is not a number"),
-        (["--runs", "200000"], "more than this program can keep: 65536"),
+        (["--runs", "200000"], "more than this program can keep: 43689"),
         (["--runs"], "--runs lacks a value"),
         (["--wrong", "x"], "--wrong is not an option"),
         (["x"], "x is not an option"),

@@ -136,7 +136,7 @@ def test_two_sessions_do_not_share_state(bundle_path: Path) -> None:
     assert not wrong
 
 
-def test_timings_and_profile(bundle_path: Path) -> None:
+def test_timings(bundle_path: Path) -> None:
     with Session(bundle_path) as s:
         times: list[SegmentTime] = []
         s.run({"image": tiny_model.image()}, timings=times)
@@ -146,12 +146,15 @@ def test_timings_and_profile(bundle_path: Path) -> None:
             ("mix", "cpu", "c"),
         ]
         assert all(t.ns > 0 for t in times)
-        p = s.profile(runs=4)
-        assert {n: len(ns) for n, ns in p.segments.items()} == {"shift": 4, "relu": 4, "mix": 4}
-        for i in range(4):
-            assert p.total[i] >= sum(ns[i] for ns in p.segments.values())
+        found = s.time(runs=4)
+        assert found.warmup == 1
+        assert [len(p) for p in found.parts] == [3] * 5
+        assert all(total >= sum(parts) for total, parts in zip(found.total, found.parts, strict=True))
+        assert list(found.at) == sorted(found.at)
+        assert s.time(runs=4, warmup=0.005).warmup > 1
+        assert len(s.time(runs=1000, seconds=0).total) == 4
         with pytest.raises(InputError, match="cannot time 0"):
-            s.profile(runs=0)
+            s.time(runs=0)
 
 
 # ---- the stick ---------------------------------------------------------------------------------------------------

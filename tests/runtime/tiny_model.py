@@ -68,10 +68,22 @@ int edgec_mix_run(void *arena, const void *const *in, void *const *out)
     return n == 48 * 127 ? 7 : 0; /* an image that is all white fails on purpose */
 }
 """,
+    "profile.c": """int edgec_mix_run(void *arena, const void *const *in, void *const *out);
+int edgec_mix_profile(void *arena, const void *const *in, void *const *out, void (*mark)(void *, int), void *context);
+int edgec_mix_profile(void *arena, const void *const *in, void *const *out, void (*mark)(void *, int), void *context)
+{
+    mark(context, 0);
+    mark(context, 1);
+    int code = edgec_mix_run(arena, in, out);
+    mark(context, 2);
+    return code;
+}
+""",
     "edgec_model.c": """#include "ek_model.h"
 int edgec_shift_run(void *arena, const void *const *in, void *const *out);
 int edgec_relu_run(void *arena, const void *const *in, void *const *out);
 int edgec_mix_run(void *arena, const void *const *in, void *const *out);
+int edgec_mix_profile(void *arena, const void *const *in, void *const *out, void (*mark)(void *, int), void *context);
 #ifdef EK_PROGRAM
 static _Alignas(64) unsigned char t0[48], t1[48], t2[48], t3[192], t4[4];
 #else
@@ -88,11 +100,11 @@ static const ek_tensor tensors[] = {
 };
 static const int i0[] = { 0 }, i1[] = { 1 }, i2[] = { 2 }, i20[] = { 2, 0 }, i34[] = { 3, 4 };
 static const ek_segment segments[] = {
-    { "shift", "cpu", 1, 1, i0, i1, 64, edgec_shift_run },
-    { "relu", "edgetpu", 1, 1, i1, i2, 0, edgec_relu_run },
-    { "mix", "cpu", 2, 2, i20, i34, 0, edgec_mix_run },
+    { "shift", "cpu", 1, 1, i0, i1, 64, edgec_shift_run, 0, NULL },
+    { "relu", "edgetpu", 1, 1, i1, i2, 0, edgec_relu_run, 0, NULL },
+    { "mix", "cpu", 2, 2, i20, i34, 0, edgec_mix_run, 2, edgec_mix_profile },
 };
-const ek_model edgec_model = { "tiny", 5, tensors, 3, segments, 1, 2, i0, i34 };
+const ek_model edgec_model = { "tiny", 5, tensors, 3, segments, 1, 2, i0, i34, NULL };
 """,
 }
 

@@ -2,20 +2,10 @@
 
 Outputs are exactly the board's: the same program, the same instructions.  Latencies are estimates and say so:
 
-    ms = instructions of the segment / (ipc * GHz)          C segments, counted by csrc/insn_count.c
-    ms = the cost model's figure in the manifest            Edge TPU segments
+    C segments          cycles of a model of the core (pipeline/, with its error) for what one inference executes
+    Edge TPU segments   the cost model's figure in the manifest
 
 Wall time under an emulator says nothing about a board and is never shown.
-
-How good: `ipc` was fitted to a cycle model of the cores (llvm-mca per block, with caches and branch prediction) on six
-plain C kernels, int8 and float convolutions, depthwise and add, compiled by zig at -O3 for each core.  Each profile
-has their harmonic mean.  One kernel's time is off by this factor, true / estimated:
-
-    A53  0.6 (int8 add) to 1.5 (float dot products, which wait for each sum)
-    A72  0.5 (int8 add, pointwise, depthwise) to 2.5 (float dot products)
-    A76  0.65 (int8 add, pointwise) to 1.8 (float dot products)
-
-So it tells a network of 5 ms from one of 20 ms, not two kernels of 5 and 6 ms.  The counts themselves are exact.
 """
 
 from __future__ import annotations
@@ -31,11 +21,14 @@ from pathlib import Path
 import numpy as np
 from edgec_runtime import Bundle, DeviceError, InputError, ToolError
 from edgec_runtime.cache import extract
-from edgec_runtime.inputs import Array, check_inputs, noise_inputs
+from edgec_runtime.inputs import Array, check_inputs
 
 from edgec_devices.boards import ArchTarget, Board
-from edgec_devices.device import BenchResult, Device, Series
-from edgec_devices.plugin import insn_count_plugin
+from edgec_devices.device import Device, Progress
+from edgec_devices.estimating import backend, estimated
+from edgec_devices.measurement import Identity, Measurement, Plan
+from edgec_devices.pipeline import Counts, plugin_option
+from edgec_devices.plugin import block_count_plugin
 
 USAGE = "emulated:<board>"
 TIMEOUT_S = 600.0
@@ -63,70 +56,52 @@ class Emulated(Device):
             self._execute(bundle, inputs, Path(folder))
             return _outputs(bundle, Path(folder) / "out")
 
-    def bench(self, bundle: Bundle, runs: int = 50, inputs: Mapping[str, Array] | None = None) -> BenchResult:
-        """Estimated.  One inference is counted, whatever `runs`: instruction counts do not vary."""
-        given = noise_inputs(bundle.manifest) if inputs is None else inputs
-        notes = ["est.: from counted instructions and the cost model; not measured on hardware."]
-        counts: list[int] | None = None
+    def measure(self, bundle: Bundle, plan: Plan, say: Progress = lambda text: None) -> Measurement:
+        """Estimated.  One inference is counted, whatever the plan: instruction counts do not vary."""
+        target, _ = self._program(bundle)
+        notes = [f"est.: {self.board.model} is not there; counted instructions and models of its parts, not measured."]
+        say(f"{bundle.manifest.name} on {self.url}: counting one inference")
+        counts: Counts | None = None
+        try:
+            plugin = block_count_plugin()
+        except ToolError as e:
+            notes.append(f"no estimate for C segments: {e.what}.")
+        else:
+            counts = self.counts(bundle, plugin)
+        segments, between = estimated(bundle, self.board, counts)
+        core = self.board.core or target.qemu_cpu
+        about = Identity(self.url, self.board.model, core, "", "", target.name, True)
+        by = tuple(map(backend, bundle.manifest.segments))
+        return Measurement(about, "program", by, (), segments, between, tuple(notes))
+
+    def counts(self, bundle: Bundle, plugin: Path) -> Counts:
+        """What one profiled inference executes, by segment and op."""
         with tempfile.TemporaryDirectory(prefix="edgec-") as folder:
-            try:
-                plugin = insn_count_plugin()
-            except ToolError as e:
-                notes.append(f"no estimate for C segments: {e.what}.")
-            else:
-                counts = self._count(bundle, given, Path(folder), plugin)
-        segments = tuple(
-            self._series(s.name, s.place, s.est_ms, counts[i] if counts else None)
-            for i, s in enumerate(bundle.manifest.segments)
-        )
-        between = self._ms(counts[-1]) if counts else 0.0
-        whole = sum(s.ms[0] for s in segments) + between if all(s.ms for s in segments) else None
-        total = Series("total", "", () if whole is None else (whole,), "sum")
-        return BenchResult(self.url, bundle.manifest.name, 1, True, segments, total, tuple(notes))
-
-    def instructions(self, bundle: Bundle, inputs: Mapping[str, Array] | None = None) -> dict[str, int]:
-        """Guest instructions of one inference by segment; "" is what lies between them.  Raises ToolError."""
-        given = noise_inputs(bundle.manifest) if inputs is None else inputs
-        with tempfile.TemporaryDirectory(prefix="edgec-") as folder:
-            counts = self._count(bundle, given, Path(folder), insn_count_plugin())
-        return dict(zip([*(s.name for s in bundle.manifest.segments), ""], counts, strict=True))
-
-    def _ms(self, instructions: int) -> float:
-        return instructions / (self.board.ipc * self.board.clock_ghz * 1e6)
-
-    def _series(self, name: str, place: str, est_ms: float | None, count: int | None) -> Series:
-        if place == "edgetpu" and est_ms is not None:
-            return Series(name, place, (est_ms,), "est. by the cost model")
-        if count is None:
-            return Series(name, place, (), "not counted")
-        how = f"est. from {count} instructions"
-        return Series(name, place, (self._ms(count),), how + (" of its C twin" if place == "edgetpu" else ""))
-
-    def _count(self, bundle: Bundle, inputs: Mapping[str, Array], folder: Path, plugin: Path) -> list[int]:
-        counts = folder / "counts"
-        self._execute(bundle, inputs, folder, ("-plugin", f"{plugin},out={counts}"))
-        numbers = [int(n) for n in counts.read_text().split()] if counts.exists() else []
-        if len(numbers) != len(bundle.manifest.segments) + 1:
-            raise ToolError(
-                f"the plugin counted {len(numbers)} parts of {len(bundle.manifest.segments)} segments",
-                at=str(plugin),
-                hint="QEMU 7.2 is what it is written for: qemu-aarch64 --version",
-            )
-        return numbers
+            out = Path(folder) / "counts"
+            option = plugin_option(plugin, out, self.board.caches)
+            self._execute(bundle, None, Path(folder), ("-plugin", option), ("--runs", "0", "--profile", "1", "--json"))
+            return Counts.read(out)
 
     def _execute(
-        self, bundle: Bundle, inputs: Mapping[str, Array], folder: Path, options: tuple[str, ...] = ()
+        self,
+        bundle: Bundle,
+        inputs: Mapping[str, Array] | None,
+        folder: Path,
+        emulator: tuple[str, ...] = (),
+        options: tuple[str, ...] = ("--runs", "1"),
     ) -> None:
-        """Runs the program in `folder`, where its outputs go to out/.  Raises DeviceError when it fails."""
+        """Runs the program in `folder`, where its outputs go to out/; emulator, options: further ones of each.
+
+        Raises DeviceError when it fails.
+        """
         target, name = self._program(bundle)
-        emulator = _emulator(target)
-        arrays = check_inputs(bundle.manifest, inputs)
+        arrays = check_inputs(bundle.manifest, inputs) if inputs is not None else ()
         program = extract(bundle, name)
         files = []
         for i, array in enumerate(arrays):
             np.save(folder / f"input{i}.npy", np.ascontiguousarray(array).reshape(array.shape))
             files.append(f"input{i}.npy")
-        command = [emulator, "-cpu", target.qemu_cpu, *options, str(program), "--runs", "1", "--output", "out"]
+        command = [_emulator(target), "-cpu", target.qemu_cpu, *emulator, str(program), *options, "--output", "out"]
         try:
             # A fixed environment: the size of the guest's stack depends on it.
             done = subprocess.run(

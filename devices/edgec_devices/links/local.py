@@ -1,19 +1,31 @@
-"""local: - this machine, this process."""
+"""local: - this machine."""
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
-from edgec_runtime import Bundle, InputError, Session
+import edgec_runtime
+from edgec_runtime import Bundle, DeviceError, InputError, Session
+from edgec_runtime.cache import extract
 from edgec_runtime.errors import did_you_mean
+from edgec_runtime.facts import identity
 from edgec_runtime.inputs import Array
-from edgec_runtime.session import TPU_MODES
+from edgec_runtime.session import TPU_MODES, machine_target
+from edgec_runtime.vitals import Watch
 
-from edgec_devices.device import BenchResult, Device, Series
+from edgec_devices.device import Device, Progress
+from edgec_devices.measurement import Identity, Measurement, Plan, measured, program_report
 from edgec_devices.stream import PipeStream, Stream, bootstrap
 
 USAGE = "local:"
+LIMIT_S = 600.0  # of one launch
 
 
 def open_device(rest: str) -> Device:
@@ -26,7 +38,7 @@ def open_device(rest: str) -> Device:
 
 
 class Local(Device):
-    """Runs a bundle in this process."""
+    """Runs a bundle in this process, and measures it in processes of its own, as on any device."""
 
     def __init__(self, tpu: str = "auto") -> None:
         self.url = "local:" if tpu == "auto" else f"local:{tpu}"
@@ -37,19 +49,46 @@ class Local(Device):
         with Session(bundle, tpu=self._tpu) as session:
             return session.run(inputs)
 
-    def bench(self, bundle: Bundle, runs: int = 50, inputs: Mapping[str, Array] | None = None) -> BenchResult:
-        """Measured."""
-        if runs < 1:
-            raise InputError(f"cannot time {runs} runs", hint="give runs of 1 or more")
-        with Session(bundle, tpu=self._tpu) as session:
-            profile = session.profile(inputs, runs=runs)
-            backends = session.backends
-        segments = tuple(
-            Series(s.name, s.place, tuple(ns / 1e6 for ns in profile.segments[s.name]), f"measured, {backends[s.name]}")
-            for s in bundle.manifest.segments
-        )
-        total = Series("total", "", tuple(ns / 1e6 for ns in profile.total), "measured")
-        return BenchResult(self.url, bundle.manifest.name, runs, False, segments, total)
+    def measure(self, bundle: Bundle, plan: Plan, say: Progress = lambda text: None) -> Measurement:
+        """Measured: by a Session where segments may run on an Edge TPU or an interpreter, by the program otherwise."""
+        compiled = any(s.edgetpu for s in bundle.manifest.segments)
+        session = self._tpu in ("delegate", "interpreter") or (self._tpu == "auto" and compiled)
+        program = [str(extract(bundle, self._program(bundle)))]
+        timed = [sys.executable, "-m", "edgec_runtime", str(bundle.path), "--tpu", self._tpu]
+
+        def launch(by_session: bool, options: tuple[str, ...]) -> tuple[dict[str, Any], Any]:
+            return self._launch([*(timed if by_session else program), "--json", *options])
+
+        launches = measured(plan, bundle, self.url, session, launch, say)
+        about = Identity(url=self.url, target=machine_target(), **identity())
+        return Measurement(about, "session" if session else "program", launches[0].backends, launches)
+
+    def _program(self, bundle: Bundle) -> str:
+        found = bundle.manifest.programs.get(machine_target())
+        if found is None:
+            there = ", ".join(bundle.manifest.programs) or "none"
+            raise DeviceError(
+                f"the bundle has no program for this machine, {machine_target()}; it has {there}",
+                at=str(bundle.path),
+                hint=f"compile with --target host, or bench it on emulated:{bundle.manifest.board}",
+            )
+        return found
+
+    def _launch(self, command: list[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """One launch: the program's report, and the vitals of the machine."""
+        paths = [str(Path(edgec_runtime.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+        with tempfile.TemporaryDirectory(prefix="edgec-") as folder, Watch() as watch:
+            try:
+                done = subprocess.run(
+                    [*command, "--launched", str(time.monotonic_ns())],
+                    cwd=folder, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
+                    timeout=LIMIT_S,
+                )  # fmt: skip
+            except subprocess.TimeoutExpired:
+                what = f"the program did not end within {LIMIT_S:.0f} s"
+                raise DeviceError(what, at=self.url, hint="try fewer runs or a smaller model") from None
+        return program_report(done.returncode, done.stdout, done.stderr, self.url), watch.as_dict()
 
 
 def open_stream(rest: str, ask: bool = False) -> Stream:

@@ -34,6 +34,10 @@ typedef struct {
     /* in[i] and out[i] point to tensors inputs[i] and outputs[i].  arena: `arena_bytes` of scratch, aligned to 64 bytes,
      * or NULL for the segment's own static one (then the call is not reentrant).  Returns 0 when all went well. */
     int (*run)(void *arena, const void *const *in, void *const *out);
+    /* The same, by the same functions, one for each of n_ops operations: mark(context, i) is called before each, and
+     * mark(context, n_ops) after the last.  NULL where there is none. */
+    int n_ops;
+    int (*profile)(void *arena, const void *const *in, void *const *out, void (*mark)(void *, int), void *context);
 } ek_segment;
 
 /* Segments are in execution order: each reads model inputs and what earlier ones wrote. */
@@ -45,6 +49,7 @@ typedef struct {
     const ek_segment *segments;
     int n_inputs, n_outputs;
     const int *inputs, *outputs; /* indices into tensors */
+    void *arena;                 /* the program's, large enough for every segment; NULL in the shared library */
 } ek_model;
 
 extern const ek_model edgec_model;

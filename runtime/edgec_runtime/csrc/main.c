@@ -1,238 +1,199 @@
-/* main.c - the program of a bundle: runs the model, writes its outputs, times every segment.
+/* main.c - the program of a bundle: runs the model, writes its outputs, times segments and operations.
  *
- *     main [--runs N] [--input FILE...] [--output DIR] [--json]
+ *     main [--runs N] [--seconds S] [--warmup S] [--profile N] [--launched NS] [--input FILE...] [--output DIR] [--json]
  *
  * Input files come in the order of the model's inputs: .npy, or raw little-endian bytes of exactly the tensor's size.
  * Without any, the inputs are filled with reproducible noise (edgec_runtime/inputs.py makes the same).  No malloc.
+ *
+ * All times are of CLOCK_MONOTONIC, ns.  The first inference and those that follow until --warmup seconds have passed
+ * are reported, but are not among the runs.  --launched says when the program was started, so that loading can be told.
+ * --profile times each operation of so many more inferences, with a plain one between any two.
  *
  * Inferences are marked by closing file descriptors that cannot exist.  A real machine answers EBADF and that is all; an
  * emulator that watches system calls can count what lies between the marks.
  */
 #define _POSIX_C_SOURCE 200809L
 #include "ek_model.h"
+#include "program_io.h"
 
-#include <ctype.h>
-#include <errno.h>
-#include <limits.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 enum {
-    EXIT_JOB = 1,                 /* the model failed */
-    EXIT_INPUT = 2,               /* the caller must change something */
-    MARK_WARM = -771000,          /* once, before the warm-up inference */
-    MARK_BEGIN = -771001,         /* before each timed inference */
-    MARK_END = -771002,           /* after it */
-    MARK_SEGMENT = -771100,       /* minus the segment's index, at its start */
-    MAX_SAMPLES = 1 << 18,        /* runs x (segments + 1); 2 MB of .bss, untouched until used */
-    MAX_HEADER = 4096,            /* of a .npy */
-    PATH_CHARS = 4096
+    MARK_WARM = -771000,    /* once, before the first inference */
+    MARK_BEGIN = -771001,   /* before each run, and each profiled inference */
+    MARK_END = -771002,     /* after it */
+    MARK_SEGMENT = -771100, /* minus the segment's index, at its start */
+    MARK_OP = -780000,      /* minus the operation's index in its segment, before it; the last one ends the segment */
+    MAX_PORTS = 256,        /* inputs, and outputs, of a segment */
+    MAX_SAMPLES = 1 << 18,  /* 2 MB of .bss, untouched until used */
+    MIN_RUNS = 3            /* however short --seconds is */
 };
 
-static uint64_t samples[MAX_SAMPLES]; /* [segment][run] in ns, the whole inference last */
+static const double YARDSTICK_S = 0.01; /* time between two yardsticks */
 
 struct options {
-    int runs;
+    int runs, profile;
+    double seconds, warmup; /* seconds: 0 where there is no limit */
+    uint64_t launched;      /* 0 where it is not known */
     int n_files;
     char **files; /* into argv */
     const char *output;
     bool json;
 };
 
-/* ---- messages ---------------------------------------------------------------------------------------------------- */
-
-__attribute__((noreturn, format(printf, 3, 4))) static void fail(int code, const char *hint, const char *what, ...)
-{
-    va_list args;
-    fflush(stdout);
-    fputs("error: ", stderr);
-    va_start(args, what);
-    vfprintf(stderr, what, args);
-    va_end(args);
-    fprintf(stderr, "\n  hint: %s\n", hint);
-    exit(code);
-}
-
 static void mark(int which)
 {
     (void)close(which);
 }
 
-/* "(1, 3, 4)": numpy's way of writing a shape. */
-static const char *shape_text(const ek_tensor *t, char *text, size_t size)
-{
-    size_t n = (size_t)snprintf(text, size, "(");
-    for (int i = 0; i < t->rank && n < size; i++)
-        n += (size_t)snprintf(text + n, size - n, i + 1 < t->rank ? "%d, " : t->rank == 1 ? "%d," : "%d", t->shape[i]);
-    if (n < size) snprintf(text + n, size - n, ")");
-    return text;
-}
-
-/* ---- .npy -------------------------------------------------------------------------------------------------------- */
-
-/* The text after `'key':` in a .npy header, or NULL. */
-static const char *header_value(const char *header, const char *key)
-{
-    char quoted[32];
-    snprintf(quoted, sizeof quoted, "'%s'", key);
-    const char *p = strstr(header, quoted);
-    if (!p) return NULL;
-    p += strlen(quoted);
-    while (isspace((unsigned char)*p)) p++;
-    if (*p++ != ':') return NULL;
-    while (isspace((unsigned char)*p)) p++;
-    return p;
-}
-
-static bool same_shape(const char *p, const ek_tensor *t)
-{
-    if (!p || *p++ != '(') return false;
-    for (int i = 0; i < t->rank; i++) {
-        char *end;
-        errno = 0;
-        long n = strtol(p, &end, 10);
-        if (end == p || errno || n != t->shape[i]) return false;
-        for (p = end; *p == ' ' || *p == ','; p++) {}
-    }
-    return *p == ')';
-}
-
-/* Reads the rest of a .npy header (its magic is already gone) and compares it with the tensor. */
-static void check_header(FILE *f, const char *path, const ek_tensor *t)
-{
-    static char header[MAX_HEADER + 1];
-    const char *broken = "write it again with numpy.save";
-    char expected[128];
-    unsigned char b[4];
-    if (fread(b, 1, 2, f) != 2 || b[0] < 1 || b[0] > 3) fail(EXIT_INPUT, broken, "%s has a broken .npy header", path);
-    size_t width = b[0] == 1 ? 2 : 4, length = 0;
-    if (fread(b, 1, width, f) != width) fail(EXIT_INPUT, broken, "%s ends in its .npy header", path);
-    while (width--) length = length << 8 | b[width];
-    if (length > MAX_HEADER || fread(header, 1, length, f) != length)
-        fail(EXIT_INPUT, broken, "%s ends in its .npy header", path);
-    header[length] = 0;
-    const char *descr = header_value(header, "descr"), *order = header_value(header, "fortran_order");
-    size_t n = strlen(t->dtype);
-    shape_text(t, expected, sizeof expected);
-    if (!descr || *descr != '\'' || strncmp(descr + 1, t->dtype, n) || descr[1 + n] != '\'')
-        fail(EXIT_INPUT, "convert it with array.astype", "%s has another type than input \"%s\", which wants %s: %s", path,
-             t->name, t->dtype, header);
-    if (!same_shape(header_value(header, "shape"), t))
-        fail(EXIT_INPUT, "resize or reshape it", "%s has another shape than input \"%s\", which wants %s: %s", path,
-             t->name, expected, header);
-    if (!order || strncmp(order, "False", 5))
-        fail(EXIT_INPUT, "save numpy.ascontiguousarray(array)", "%s is in Fortran order", path);
-}
-
-static void load_input(const char *path, const ek_tensor *t)
-{
-    static const char magic[] = "\x93NUMPY";
-    char start[6], expected[128];
-    FILE *f = fopen(path, "rb");
-    if (!f) fail(EXIT_INPUT, "check the path", "cannot read %s: %s", path, strerror(errno));
-    if (fread(start, 1, sizeof start, f) == sizeof start && !memcmp(start, magic, sizeof start)) check_header(f, path, t);
-    else rewind(f);
-    size_t got = fread(t->data, 1, t->bytes, f);
-    if (ferror(f)) fail(EXIT_INPUT, "is it a file?", "cannot read %s: %s", path, strerror(errno));
-    if (got != t->bytes || fgetc(f) != EOF)
-        fail(EXIT_INPUT, "give a .npy file, or raw bytes of exactly that size", "%s has %s bytes than input \"%s\" %s %s: %zu",
-             path, got != t->bytes ? "fewer" : "more", t->name, t->dtype, shape_text(t, expected, sizeof expected), t->bytes);
-    fclose(f);
-}
-
-static void write_output(const char *dir, int index, const ek_tensor *t)
-{
-    static char path[PATH_CHARS];
-    char header[256], shape[128];
-    int n = snprintf(header, sizeof header, "{'descr': '%s', 'fortran_order': False, 'shape': %s, }", t->dtype,
-                     shape_text(t, shape, sizeof shape));
-    while ((10 + n + 1) % 64) header[n++] = ' '; /* the data starts on a multiple of 64 */
-    header[n++] = '\n';
-    if (snprintf(path, sizeof path, "%s/output%d.npy", dir, index) >= (int)sizeof path)
-        fail(EXIT_INPUT, "use a shorter path", "--output is too long");
-    const unsigned char start[10] = { 0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0, (unsigned char)(n & 255), (unsigned char)(n >> 8) };
-    FILE *f = fopen(path, "wb");
-    bool ok = f && fwrite(start, 1, sizeof start, f) == sizeof start && fwrite(header, 1, (size_t)n, f) == (size_t)n &&
-              fwrite(t->data, 1, t->bytes, f) == t->bytes;
-    if (f && fclose(f)) ok = false;
-    if (!ok) fail(EXIT_INPUT, "check the folder of --output and its free space", "cannot write %s: %s", path, strerror(errno));
-}
-
-/* ---- noise ------------------------------------------------------------------------------------------------------- */
-
-static uint32_t noise(uint32_t tensor, uint32_t i)
-{
-    uint32_t h = (i + 1u) * 2654435761u ^ (tensor + 1u) * 2246822519u;
-    h = (h ^ h >> 15) * 2246822519u;
-    h = (h ^ h >> 13) * 3266489917u;
-    return h ^ h >> 16;
-}
-
-/* float: [-1, 1).  Integers of one byte: all values.  Wider ones: 0 to 255.  bool: 0 and 1. */
-static void fill_noise(const ek_tensor *t, uint32_t index)
-{
-    char kind = t->dtype[1];
-    size_t size = (size_t)(t->dtype[2] - '0');
-    unsigned char *p = t->data;
-    for (size_t i = 0; i < t->bytes / size; i++, p += size) {
-        uint32_t h = noise(index, (uint32_t)i);
-        if (kind == 'f' && size == 4) {
-            float v = (float)(h >> 8) / 8388608.0f - 1.0f;
-            memcpy(p, &v, sizeof v);
-        } else if (kind != 'f') {
-            memset(p, 0, size);
-            *p = (unsigned char)(kind == 'b' ? h >> 31 : h >> 24);
-        }
-    }
-}
-
-/* ---- running ----------------------------------------------------------------------------------------------------- */
-
-static uint64_t now_ns(void)
+static uint64_t clock_ns(clockid_t which)
 {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(which, &t);
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* One inference.  ns: where the times of each segment and of the whole go, `stride` apart; NULL for the warm-up. */
-static void infer(uint64_t *ns, size_t stride)
+static uint64_t now_ns(void)
 {
-    enum { MAX_PORTS = 256 };
-    static const void *in[MAX_PORTS];
-    static void *out[MAX_PORTS];
-    uint64_t start = now_ns(), before = start;
-    for (int s = 0; s < edgec_model.n_segments; s++) {
-        const ek_segment *g = &edgec_model.segments[s];
-        if (g->n_inputs > MAX_PORTS || g->n_outputs > MAX_PORTS)
-            fail(EXIT_JOB, "raise MAX_PORTS in main.c", "segment \"%s\" has more than %d tensors", g->name, MAX_PORTS);
-        for (int i = 0; i < g->n_inputs; i++) in[i] = edgec_model.tensors[g->inputs[i]].data;
-        for (int i = 0; i < g->n_outputs; i++) out[i] = edgec_model.tensors[g->outputs[i]].data;
-        mark(MARK_SEGMENT - s);
-        int code = g->run(NULL, in, out);
-        if (code) fail(EXIT_JOB, "compile the model again; if that does not help, report it", "segment \"%s\" failed with code %d",
-                       g->name, code);
-        uint64_t after = now_ns();
-        if (ns) ns[(size_t)s * stride] = after - before;
-        before = after;
-    }
-    if (ns) ns[(size_t)edgec_model.n_segments * stride] = before - start;
+    return clock_ns(CLOCK_MONOTONIC);
 }
 
-static void run_all(int runs)
+/* ---- what is measured -------------------------------------------------------------------------------------------- */
+
+/* Series of equal width, one record for each inference: when it began, how long it took, how long of that it waited for a
+ * processor that others had (its one thread took so much less of the processor), how long each segment or operation took. */
+struct record {
+    uint64_t *values;
+    int width, n, room;
+};
+enum { AT, TOTAL, WAITED, PARTS };
+
+static uint64_t store[MAX_SAMPLES], column[MAX_SAMPLES / PARTS]; /* column: one series */
+static struct record inferences, profiled;
+static uint64_t plain[MAX_SAMPLES / 64], yardsticks[MAX_SAMPLES / 64];
+static int n_warmup, n_yardsticks;
+static uint64_t load_ns;
+
+/* A fixed piece of work, bound by the multiply-add units as a convolution is: its time tells how fast the core is just
+ * now, whatever the model. */
+static void yardstick(void)
+{
+    static int16_t a[2048], b[2048];
+    static uint32_t sum; /* goes on from one to the next, so that none can be left out */
+    static uint64_t last;
+    if (n_yardsticks == MAX_SAMPLES / 64 || (last && now_ns() < last + (uint64_t)(YARDSTICK_S * 1e9))) return;
+    if (!last)
+        for (int i = 0; i < 2048; i++) a[i] = (int16_t)(i * 7), b[i] = (int16_t)(i * 3 - 1000);
+    uint64_t start = now_ns();
+    for (int r = 0; r < 200; r++) {
+        for (int i = 0; i < 2048; i++) sum += (uint32_t)(a[i] * b[i]);
+        __asm__ volatile("" : "+r"(sum) : : "memory"); /* or the repetitions become one */
+    }
+    last = now_ns();
+    yardsticks[n_yardsticks++] = last - start;
+}
+
+/* The ports of a segment's tensors. */
+static const ek_segment *bind(int s, const void **in, void **out)
+{
+    const ek_segment *g = &edgec_model.segments[s];
+    if (g->n_inputs > MAX_PORTS || g->n_outputs > MAX_PORTS)
+        fail(EXIT_JOB, "raise MAX_PORTS in main.c", "segment \"%s\" has more than %d tensors", g->name, MAX_PORTS);
+    for (int i = 0; i < g->n_inputs; i++) in[i] = edgec_model.tensors[g->inputs[i]].data;
+    for (int i = 0; i < g->n_outputs; i++) out[i] = edgec_model.tensors[g->outputs[i]].data;
+    return g;
+}
+
+static void check_code(const ek_segment *g, int code)
+{
+    if (code)
+        fail(EXIT_JOB, "compile the model again; if that does not help, report it", "segment \"%s\" failed with code %d",
+             g->name, code);
+}
+
+static void infer(struct record *r)
+{
+    static const void *in[MAX_PORTS];
+    static void *out[MAX_PORTS];
+    uint64_t *to = r->values + (size_t)r->n++ * (size_t)r->width;
+    uint64_t cpu = clock_ns(CLOCK_PROCESS_CPUTIME_ID), before = now_ns();
+    to[AT] = before;
+    for (int s = 0; s < edgec_model.n_segments; s++) {
+        const ek_segment *g = bind(s, in, out);
+        mark(MARK_SEGMENT - s);
+        check_code(g, g->run(edgec_model.arena, in, out));
+        uint64_t after = now_ns();
+        to[PARTS + s] = after - before;
+        before = after;
+    }
+    to[TOTAL] = before - to[AT];
+    cpu = clock_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu;
+    to[WAITED] = to[TOTAL] > cpu ? to[TOTAL] - cpu : 0;
+}
+
+struct op_clock {
+    uint64_t *to;
+    uint64_t since;
+};
+
+/* Called before each operation, and after the last.  Marking is in no operation's time. */
+static void between_ops(void *context, int op)
+{
+    struct op_clock *c = context;
+    uint64_t now = now_ns();
+    if (op > 0) c->to[op - 1] = now - c->since;
+    mark(MARK_OP - op);
+    c->since = now_ns();
+}
+
+static void infer_profiled(struct record *r)
+{
+    static const void *in[MAX_PORTS];
+    static void *out[MAX_PORTS];
+    uint64_t *to = r->values + (size_t)r->n++ * (size_t)r->width;
+    struct op_clock clock = { .to = to + PARTS };
+    to[AT] = now_ns();
+    for (int s = 0; s < edgec_model.n_segments; s++) {
+        const ek_segment *g = bind(s, in, out);
+        mark(MARK_SEGMENT - s);
+        check_code(g, g->profile ? g->profile(edgec_model.arena, in, out, between_ops, &clock)
+                                 : g->run(edgec_model.arena, in, out));
+        clock.to += g->n_ops;
+    }
+    to[TOTAL] = now_ns() - to[AT];
+}
+
+/* Whether to go on: `done` of `wanted`, at least `least`, since `start`. */
+static bool more(const struct options *o, int done, int wanted, int least, uint64_t start)
+{
+    return done < wanted && (done < least || o->seconds <= 0 || (double)(now_ns() - start) < o->seconds * 1e9);
+}
+
+static void run_all(const struct options *o)
 {
     mark(MARK_WARM);
-    infer(NULL, 0);
-    for (int r = 0; r < runs; r++) {
+    uint64_t start = now_ns();
+    do infer(&inferences);
+    while ((double)(now_ns() - start) < o->warmup * 1e9 && inferences.n < inferences.room / 2);
+    n_warmup = inferences.n;
+    start = now_ns();
+    for (int i = 0; more(o, i, o->runs, MIN_RUNS, start) && inferences.n < inferences.room; i++) {
+        yardstick();
         mark(MARK_BEGIN);
-        infer(samples + r, (size_t)runs);
+        infer(&inferences);
+        mark(MARK_END);
+    }
+    start = now_ns();
+    for (int i = 0; more(o, i, o->profile, 1, start); i++) {
+        if (o->profile > 1) { /* one alone is for an emulator, which counts all that runs */
+            struct record one = { .values = column, .width = inferences.width };
+            infer(&one);
+            plain[i] = column[TOTAL];
+        }
+        mark(MARK_BEGIN);
+        infer_profiled(&profiled);
         mark(MARK_END);
     }
 }
@@ -245,30 +206,32 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void print_row(const char *name, const char *place, uint64_t *ns, int runs)
+/* The runs' times of a segment or of the whole. */
+static void print_row(const char *name, const char *place, int series)
 {
     static const int percent[] = { 0, 50, 90, 95, 99, 100 };
-    qsort(ns, (size_t)runs, sizeof *ns, by_value);
+    int runs = inferences.n - n_warmup;
+    for (int i = 0; i < runs; i++) column[i] = inferences.values[(size_t)(n_warmup + i) * (size_t)inferences.width + (size_t)series];
+    qsort(column, (size_t)runs, sizeof *column, by_value);
     printf("%-24s %-8s", name, place);
     for (size_t i = 0; i < sizeof percent / sizeof *percent; i++) {
         /* Between the two nearest samples, as numpy.percentile does and stats.py for the other devices. */
         double at = (double)(runs - 1) * percent[i] / 100;
         int low = (int)at;
-        double v = (double)ns[low];
-        if (low + 1 < runs) v += (at - low) * ((double)ns[low + 1] - v);
+        double v = (double)column[low];
+        if (low + 1 < runs) v += (at - low) * ((double)column[low + 1] - v);
         printf(" %9.3f", v / 1e6);
     }
     printf("\n");
 }
 
-static void print_table(int runs)
+static void print_table(void)
 {
     const int n = edgec_model.n_segments;
-    printf("%s: %d runs after a warm-up, ms\n%-24s %-8s %9s %9s %9s %9s %9s %9s\n", edgec_model.name, runs, "segment", "place",
-           "min", "p50", "p90", "p95", "p99", "max");
-    for (int s = 0; s < n; s++)
-        print_row(edgec_model.segments[s].name, edgec_model.segments[s].place, samples + (size_t)s * (size_t)runs, runs);
-    print_row("total", "", samples + (size_t)n * (size_t)runs, runs);
+    printf("%s: %d runs after a warm-up, ms\n%-24s %-8s %9s %9s %9s %9s %9s %9s\n", edgec_model.name, inferences.n - n_warmup,
+           "segment", "place", "min", "p50", "p90", "p95", "p99", "max");
+    for (int s = 0; s < n; s++) print_row(edgec_model.segments[s].name, edgec_model.segments[s].place, PARTS + s);
+    print_row("total", "", TOTAL);
 }
 
 static void print_string(const char *s)
@@ -281,64 +244,141 @@ static void print_string(const char *s)
     putchar('"');
 }
 
-static void print_samples(const char *key, const uint64_t *ns, int runs)
+/* `n` values, `stride` apart. */
+static void print_values(const uint64_t *values, int n, int stride)
 {
-    printf("\"%s\": [", key);
-    for (int r = 0; r < runs; r++) printf("%s%llu", r ? ", " : "", (unsigned long long)ns[r]);
+    printf("[");
+    for (int i = 0; i < n; i++) printf("%s%llu", i ? ", " : "", (unsigned long long)values[(size_t)i * (size_t)stride]);
     printf("]");
 }
 
-static void print_json(int runs)
+static void print_series(const char *key, const struct record *r, int series)
 {
-    const int n = edgec_model.n_segments;
+    printf("\"%s\": ", key);
+    print_values(r->values + series, r->n, r->width);
+    printf(", ");
+}
+
+static void print_profile(void)
+{
+    printf("\"profile\": {");
+    print_series("at", &profiled, AT);
+    print_series("total", &profiled, TOTAL);
+    printf("\"plain\": ");
+    print_values(plain, profiled.n, 1);
+    printf(", \"ops\": [");
+    for (int s = 0, at = PARTS; s < edgec_model.n_segments; at += edgec_model.segments[s++].n_ops) {
+        printf(s ? ", [" : "[");
+        for (int i = 0; edgec_model.segments[s].profile && i < edgec_model.segments[s].n_ops; i++) {
+            if (i) printf(", ");
+            print_values(profiled.values + at + i, profiled.n, profiled.width);
+        }
+        printf("]");
+    }
+    printf("]}, ");
+}
+
+/* The highest resident size, bytes; 0 where the system does not tell.  Not of getrusage: that counts the process which
+ * became this one, too. */
+static uint64_t resident(void)
+{
+    char line[256];
+    unsigned long long kib = 0;
+    FILE *f = fopen("/proc/self/status", "r");
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "VmHWM: %llu", &kib) == 1) break;
+    if (f) fclose(f);
+    return kib * 1024;
+}
+
+static void print_json(const struct options *o)
+{
     printf("{\"name\": ");
     print_string(edgec_model.name);
-    printf(", \"runs\": %d, \"unit\": \"ns\", \"segments\": [", runs);
-    for (int s = 0; s < n; s++) {
+    printf(", \"unit\": \"ns\", ");
+    if (o->launched) printf("\"load\": %llu, ", (unsigned long long)load_ns);
+    printf("\"warmup\": %d, ", n_warmup);
+    print_series("at", &inferences, AT);
+    printf("\"segments\": [");
+    for (int s = 0; s < edgec_model.n_segments; s++) {
         printf("%s{\"name\": ", s ? ", " : "");
         print_string(edgec_model.segments[s].name);
         printf(", \"place\": ");
         print_string(edgec_model.segments[s].place);
         printf(", ");
-        print_samples("ns", samples + (size_t)s * (size_t)runs, runs);
-        printf("}");
+        print_series("ns", &inferences, PARTS + s);
+        printf("\"backend\": \"c\"}");
     }
     printf("], ");
-    print_samples("total", samples + (size_t)n * (size_t)runs, runs);
-    printf("}\n");
+    print_series("total", &inferences, TOTAL);
+    print_series("waited", &inferences, WAITED);
+    if (o->profile) print_profile();
+    printf("\"yardstick\": ");
+    print_values(yardsticks, n_yardsticks, 1);
+    printf(", \"rss\": %llu}\n", (unsigned long long)resident());
 }
 
 /* ---- the command line -------------------------------------------------------------------------------------------- */
 
-static const char usage[] = "main [--runs N] [--input FILE...] [--output DIR] [--json]";
+static const char usage[] =
+    "main [--runs N] [--seconds S] [--warmup S] [--profile N] [--launched NS] [--input FILE...] [--output DIR] [--json]";
 
-static int number(const char *text)
+static int number(const char *option, const char *text)
 {
     char *end;
     errno = 0;
     long n = strtol(text, &end, 10);
-    if (end == text || *end || errno || n < 1 || n > MAX_SAMPLES)
-        fail(EXIT_INPUT, "give a number of timed inferences, for example --runs 50", "--runs \"%s\" is not a number from 1 to %d",
+    if (end == text || *end || errno || n < 0 || n > MAX_SAMPLES)
+        fail(EXIT_INPUT, "give a number of inferences, for example --runs 50", "%s \"%s\" is not a number from 0 to %d", option,
              text, MAX_SAMPLES);
     return (int)n;
+}
+
+static double seconds(const char *option, const char *text)
+{
+    char *end;
+    double s = strtod(text, &end);
+    if (end == text || *end || !(s >= 0 && s <= 1e6))
+        fail(EXIT_INPUT, "give seconds, for example 0.5", "%s \"%s\" is not a time", option, text);
+    return s;
 }
 
 static struct options parse(int argc, char **argv)
 {
     struct options o = { .runs = 1, .files = argv + argc };
     for (int i = 1; i < argc; i++) {
-        bool more = i + 1 < argc;
+        bool next = i + 1 < argc;
         if (!strcmp(argv[i], "--json")) o.json = true;
-        else if (!strcmp(argv[i], "--runs") && more) o.runs = number(argv[++i]);
-        else if (!strcmp(argv[i], "--output") && more) o.output = argv[++i];
-        else if (!strcmp(argv[i], "--input") && more)
+        else if (!strcmp(argv[i], "--runs") && next) o.runs = number("--runs", argv[++i]);
+        else if (!strcmp(argv[i], "--profile") && next) o.profile = number("--profile", argv[++i]);
+        else if (!strcmp(argv[i], "--seconds") && next) o.seconds = seconds("--seconds", argv[++i]);
+        else if (!strcmp(argv[i], "--warmup") && next) o.warmup = seconds("--warmup", argv[++i]);
+        else if (!strcmp(argv[i], "--launched") && next) o.launched = strtoull(argv[++i], NULL, 10);
+        else if (!strcmp(argv[i], "--output") && next) o.output = argv[++i];
+        else if (!strcmp(argv[i], "--input") && next)
             for (o.files = argv + i + 1, o.n_files = 0; i + 1 < argc && strncmp(argv[i + 1], "--", 2); i++) o.n_files++;
         else if (!strcmp(argv[i], "--help")) {
             printf("usage: %s\n", usage);
             exit(0);
-        } else fail(EXIT_INPUT, usage, "%s %s", argv[i], strncmp(argv[i], "--", 2) || more ? "is not an option" : "lacks a value");
+        } else fail(EXIT_INPUT, usage, "%s %s", argv[i], strncmp(argv[i], "--", 2) || next ? "is not an option" : "lacks a value");
     }
     return o;
+}
+
+/* Room for the profile, then for as many inferences as fit. */
+static void lay_out(const struct options *o)
+{
+    int ops = 0;
+    for (int s = 0; s < edgec_model.n_segments; s++) ops += edgec_model.segments[s].n_ops;
+    profiled = (struct record){ .values = store, .width = PARTS + ops };
+    inferences.width = PARTS + edgec_model.n_segments;
+    long taken = (long)o->profile * profiled.width;
+    if (o->profile > MAX_SAMPLES / 64 || taken > MAX_SAMPLES / 2)
+        fail(EXIT_INPUT, "use fewer", "--profile %d is more than this program can keep", o->profile);
+    inferences.values = store + taken;
+    inferences.room = (int)((MAX_SAMPLES - taken) / inferences.width);
+    if (o->seconds <= 0 && o->runs >= inferences.room)
+        fail(EXIT_INPUT, "use fewer runs", "--runs %d is more than this program can keep: %d", o->runs, inferences.room - 1);
 }
 
 static void check(const struct options *o)
@@ -350,28 +390,29 @@ static void check(const struct options *o)
     if (o->n_files && o->n_files != edgec_model.n_inputs)
         fail(EXIT_INPUT, "give one file per input, in the model's order", "%d input files, but the model has %d inputs", o->n_files,
              edgec_model.n_inputs);
-    if (o->runs > MAX_SAMPLES / (edgec_model.n_segments + 1))
-        fail(EXIT_INPUT, "use fewer runs", "--runs %d is more than this program can keep: %d", o->runs,
-             MAX_SAMPLES / (edgec_model.n_segments + 1));
+    if (!o->json && o->runs < 1) fail(EXIT_INPUT, "give --runs 1 or more", "--runs 0 leaves nothing to show");
     if (o->output && mkdir(o->output, 0777) && errno != EEXIST)
         fail(EXIT_INPUT, "make its parent folder first", "cannot make the folder %s: %s", o->output, strerror(errno));
 }
 
 int main(int argc, char **argv)
 {
+    uint64_t began = now_ns();
     struct options o = parse(argc, argv);
+    load_ns = began - o.launched; /* constants are a part of the program: there is nothing else to load */
+    lay_out(&o);
     check(&o);
     for (int i = 0; i < edgec_model.n_inputs; i++) {
         const ek_tensor *t = &edgec_model.tensors[edgec_model.inputs[i]];
         if (o.n_files) load_input(o.files[i], t);
         else fill_noise(t, (uint32_t)i);
     }
-    run_all(o.runs);
+    run_all(&o);
     if (o.output)
         for (int i = 0; i < edgec_model.n_outputs; i++)
             write_output(o.output, i, &edgec_model.tensors[edgec_model.outputs[i]]);
-    if (o.json) print_json(o.runs);
-    else print_table(o.runs);
+    if (o.json) print_json(&o);
+    else print_table();
     if (fflush(stdout)) fail(EXIT_JOB, "check where the output goes", "cannot write the result: %s", strerror(errno));
     return 0;
 }

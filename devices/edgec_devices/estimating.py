@@ -1,0 +1,60 @@
+"""Times of an absent board: counted instructions through the pipeline model, and the cost model of the Edge TPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from edgec_runtime import Bundle, SegmentInfo
+
+from edgec_devices.boards import Board
+from edgec_devices.measurement import OpEstimate, SegmentEstimate
+from edgec_devices.pipeline import Counts, Estimate, Place, estimate
+
+COST_MODEL = "cost model"
+"""The backend of a segment that is estimated as if it ran on an Edge TPU."""
+
+Timed = Callable[[list[Place]], OpEstimate]
+
+
+def backend(s: SegmentInfo) -> str:
+    """What an estimate of a segment is of: the Edge TPU, or its C."""
+    return COST_MODEL if s.place == "edgetpu" and s.est_ms is not None else "c"
+
+
+def estimated(bundle: Bundle, board: Board, counts: Counts | None) -> tuple[tuple[SegmentEstimate, ...], float]:
+    """Each segment, and the ms between them. counts: of one profiled inference, None where nothing was counted."""
+    timed = _timer(board, counts) if counts else None
+    segments = tuple(_segment(i, s, counts, timed) for i, s in enumerate(bundle.manifest.segments))
+    return segments, timed([(-1, -1)]).ms if timed else 0.0
+
+
+def _segment(index: int, s: SegmentInfo, counts: Counts | None, timed: Timed | None) -> SegmentEstimate:
+    if backend(s) == COST_MODEL:
+        return SegmentEstimate(s.est_ms, "est. by the cost model of the Edge TPU")
+    if counts is None or timed is None:
+        return SegmentEstimate(None, "not counted")
+    ops = sorted(op for segment, op in counts.inferences[-1] if segment == index)
+    whole = timed([(index, op) for op in ops])
+    # The place after the last op is the segment's own code again.
+    each = tuple(timed([(index, op)]) for op in range(max(ops, default=0)))
+    twin = " of its C twin" if s.place == "edgetpu" else ""
+    return SegmentEstimate(whole.ms, f"est. from {whole.how}{twin}", each)
+
+
+def _timer(board: Board, counts: Counts) -> Timed:
+    """By the pipeline model, or where there is none for this code by the board's instructions per cycle."""
+    if counts.target != "aarch64" or not board.core:
+
+        def by_rate(places: list[Place]) -> OpEstimate:
+            n = sum(map(counts.instructions, places))
+            return OpEstimate(n / (board.ipc * board.clock_ghz * 1e6), f"{n:,} instructions at {board.ipc:g} a cycle")
+
+        return by_rate
+    found = estimate(counts, board.core, board.caches)
+
+    def by_model(places: list[Place]) -> OpEstimate:
+        e = sum((found[p] for p in places if p in found), Estimate(0, 0.0, 0.0, 0.0, 0))
+        how = f"{e.instructions:,} instructions, {e.cycles:,.0f} cycles of a {board.core}"
+        return OpEstimate(e.cycles / (board.clock_ghz * 1e6), how)
+
+    return by_model

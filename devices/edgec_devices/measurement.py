@@ -1,0 +1,222 @@
+"""What a bench on a device gives: raw times of the device's own monotonic clock, or an estimate of an absent board.
+
+A program (csrc/main.c or edgec_runtime's __main__) is launched several times; each launch reports all its inferences in
+order. What is made of these numbers is not decided here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from edgec_runtime import Bundle, DeviceError, InputError
+
+MAX_RUNS = 1_000_000
+WARMUP_S = 0.3
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How much to measure. rounds: launches. runs, seconds: of each launch; it ends with what comes first, but not
+    before three runs. warmup: seconds, at least one inference. profiled: inferences of each launch, after the runs,
+    with times per op.
+    """
+
+    rounds: int = 10
+    runs: int = 20_000
+    seconds: float | None = 0.5
+    warmup: float = WARMUP_S
+    profiled: int = 3
+
+    @staticmethod
+    def of(runs: int | None = None, seconds: float | None = None) -> Plan:
+        """So many runs, or seconds, in all; the defaults where neither is given.  Raises InputError."""
+        plan = Plan()
+        if runs is not None and not 1 <= runs <= MAX_RUNS:
+            raise InputError(f"cannot time {runs} runs", hint=f"give runs from 1 to {MAX_RUNS}")
+        if runs is None:
+            return plan if seconds is None else replace(plan, seconds=seconds / plan.rounds)
+        rounds = min(plan.rounds, max(1, runs // 3))
+        each = None if seconds is None else seconds / rounds
+        return replace(plan, rounds=rounds, runs=-(-runs // rounds), seconds=each)
+
+    def options(self, runs: bool = True, profile: bool = True) -> tuple[str, ...]:
+        """Of the program, for one launch.  runs, profile: whether to time runs, and ops.  Without runs, ops alone are
+        timed: as many of them as in all launches."""
+        times = ("--warmup", str(self.warmup), *(() if self.seconds is None else ("--seconds", str(self.seconds))))
+        if not runs:
+            return ("--runs", "0", "--profile", str(self.profiled * self.rounds), *times)
+        return ("--runs", str(self.runs), *times, *(("--profile", str(self.profiled)) if profile else ()))
+
+
+@dataclass(frozen=True)
+class OpProfile:
+    """Inferences with times per op, alternating with plain ones. ns. plain, total: of whole inferences, by run.
+    at: when each profiled one began. ops: by segment, op and run; no ops for a segment that did not run as C.
+    """
+
+    plain: tuple[int, ...]
+    at: tuple[int, ...]
+    total: tuple[int, ...]
+    ops: tuple[tuple[tuple[int, ...], ...], ...]
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One start of the program, ns.
+
+    backends: what ran each segment. load: from before it was started until its first inference could begin, None where
+    nobody looked. at: when each inference began. total: how long it took. segments: by segment and inference. warmup:
+    how many of them, the first of all included, only warm up. waited: how long of each its thread waited for a
+    processor that others had; none where nobody knows. rss: bytes, the highest resident size. yardstick: a fixed loop
+    of main.c, timed now and then. vitals: as edgec_runtime.vitals has them.
+    """
+
+    backends: tuple[str, ...]
+    load: int | None
+    warmup: int
+    at: tuple[int, ...]
+    total: tuple[int, ...]
+    segments: tuple[tuple[int, ...], ...]
+    rss: int | None
+    waited: tuple[int, ...] = ()
+    yardstick: tuple[int, ...] = ()
+    profile: OpProfile | None = None
+    vitals: Mapping[str, Any] | None = None
+
+    @staticmethod
+    def parse(report: Mapping[str, Any], segments: int, at: str) -> Launch:
+        """A program's --json. at: the device, for messages. Raises DeviceError when it is not of that form."""
+        try:
+            profile = report.get("profile")
+            launch = Launch(
+                tuple(str(s.get("backend", "c")) for s in report["segments"]),
+                _count(report["load"]) if report.get("load") is not None else None,
+                _count(report["warmup"]),
+                _series(report["at"]),
+                _series(report["total"]),
+                tuple(_series(s["ns"]) for s in report["segments"]),
+                _count(report["rss"]) if report.get("rss") else None,
+                _series(report.get("waited", [])),
+                _series(report.get("yardstick", [])),
+                None if profile is None else _profile(profile),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as e:
+            raise DeviceError(f"the program's report is strange: {e!r}", at=at, hint="compile the model again") from e
+        runs = len(launch.total)
+        lengths = {len(launch.at), *map(len, launch.segments), *([len(launch.waited)] if launch.waited else [])}
+        if len(launch.segments) != segments or lengths != {runs}:
+            raise DeviceError("the program's report does not fit the bundle", at=at, hint="compile the model again")
+        return launch
+
+    def seen_with(self, vitals: Mapping[str, Any] | None) -> Launch:
+        """The same, with what was read of the device meanwhile."""
+        return replace(self, vitals=vitals)
+
+
+@dataclass(frozen=True)
+class OpEstimate:
+    """ms of one op of a segment's C; how: for example "1204 instructions, 903 cycles"."""
+
+    ms: float
+    how: str
+
+
+@dataclass(frozen=True)
+class SegmentEstimate:
+    """ms is None where there is no estimate; how says why, or where it is from."""
+
+    ms: float | None
+    how: str
+    ops: tuple[OpEstimate, ...] = ()
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Of the device that ran it. board: as its profile or its device tree names it; "" where unknown."""
+
+    url: str
+    board: str
+    cpu: str
+    os: str
+    kernel: str
+    target: str
+    emulated: bool
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Launches on a device; or, where there is no such hardware, estimates.
+
+    runner: "program" or "session". backends: what ran each segment. between_ms: of an estimate, outside of segments.
+    """
+
+    device: Identity
+    runner: str
+    backends: tuple[str, ...]
+    launches: tuple[Launch, ...] = ()
+    estimates: tuple[SegmentEstimate, ...] = ()
+    between_ms: float = 0.0
+    notes: tuple[str, ...] = ()
+
+    @property
+    def timed(self) -> tuple[Launch, ...]:
+        """The launches with runs."""
+        return tuple(one for one in self.launches if len(one.total) > one.warmup)
+
+    @property
+    def profiles(self) -> tuple[OpProfile, ...]:
+        """Times per op, launch by launch."""
+        return tuple(one.profile for one in self.launches if one.profile is not None)
+
+
+def program_report(status: int, output: str, errors: str, at: str) -> dict[str, Any]:
+    """The --json of a program that has ended.  at: the device.  Raises DeviceError when it failed."""
+    if status != 0:
+        last = errors.strip().replace("\n", "; ")[-400:]
+        what = f"the program ended with status {status}: {last or 'no message'}"
+        raise DeviceError(what, at=at, hint="run it on emulated: as well; if that works, look at the device: dmesg")
+    try:
+        report: dict[str, Any] = json.loads(output)
+    except ValueError as e:
+        raise DeviceError(f"the program's report is not JSON: {e}", at=at, hint="compile the model again") from e
+    return report
+
+
+Launcher = Callable[[bool, tuple[str, ...]], tuple[dict[str, Any], Any]]
+"""Starts the program, or where the first argument says so a Session, with these options: its report, and vitals."""
+
+
+def measured(
+    plan: Plan, bundle: Bundle, at: str, session: bool, launch: Launcher, say: Callable[[str], None]
+) -> tuple[Launch, ...]:
+    """The launches of a plan. session: runs are a Session's; the ops of C segments are the program's all the same."""
+    wanted = [(session, plan.options(profile=not session))] * plan.rounds
+    if session and plan.profiled:
+        wanted.append((False, plan.options(runs=False)))
+    found = []
+    for i, (by_session, options) in enumerate(wanted):
+        say(f"{bundle.manifest.name} on {at}: launch {i + 1} of {len(wanted)}")
+        report, vitals = launch(by_session, options)
+        found.append(Launch.parse(report, len(bundle.manifest.segments), at).seen_with(vitals))
+    return tuple(found)
+
+
+def _profile(value: Mapping[str, Any]) -> OpProfile:
+    ops = tuple(tuple(_series(op) for op in segment) for segment in value["ops"])
+    profile = OpProfile(_series(value["plain"]), _series(value["at"]), _series(value["total"]), ops)
+    if {len(profile.plain), len(profile.at), *(len(op) for s in ops for op in s)} != {len(profile.total)}:
+        raise ValueError("the profile's series are not of one length")
+    return profile
+
+
+def _series(values: Any) -> tuple[int, ...]:
+    return tuple(map(_count, values))
+
+
+def _count(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError(f"{value!r:.40} is no count")
+    return value

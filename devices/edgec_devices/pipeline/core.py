@@ -1,0 +1,102 @@
+"""CPU cores: one TOML file each in cores/, found by name.
+
+    in_order = false
+    width = 3            # instructions decoded a cycle
+    dispatch = 5         # micro-operations handed to the pipes a cycle
+    window = 128         # micro-operations between the oldest unfinished one and the newest
+    mispredicted = 15    # cycles lost by a wrongly predicted branch
+
+    [pipes]              # a name for each set of equal pipes
+    V = ["F0", "F1"]
+    F0 = ["F0"]
+
+    [times]              # by kind of instruction (decode*.py)
+    fp_fma_q = "7 +4 V V"
+
+A time is: the cycles until the result can be used; `+4`: the accumulator, or the data of a store, is needed 4 cycles
+after the start; `@2`: so are the other operands, 2 cycles after it; then the pipes that its micro-operations need,
+`F0*2` for two cycles, `-` for a micro-operation that needs none.  On a core that issues in order, which has neither
+`dispatch` nor `window`: `first`, it must be the first of the instructions that start in its cycle; `alone`, the only
+one.  A kind that ends in `_q` and has no time of its own has that of the kind without.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from edgec_runtime.errors import InputError, did_you_mean
+
+from edgec_devices.pipeline.insn import UNKNOWN
+
+CORES = Path(__file__).parent / "cores"
+
+
+@dataclass(frozen=True)
+class Time:
+    """How long an instruction of one kind takes.  uses: (numbers of the pipes it may take, cycles), one per use."""
+
+    latency: int
+    micro_ops: int = 1
+    uses: tuple[tuple[tuple[int, ...], int], ...] = ()
+    operands: int = 0
+    late: int = 0
+    first: bool = False
+    alone: bool = False
+
+
+@dataclass(frozen=True)
+class Core:
+    """A core as its file has it.  n_pipes: pipes are numbered from 0."""
+
+    name: str
+    in_order: bool
+    width: int
+    mispredicted: float
+    n_pipes: int
+    times: dict[str, Time]
+    dispatch: int = 0
+    window: int = 0
+
+    @staticmethod
+    @cache
+    def load(name: str) -> Core:
+        """The core of cores/<name>.toml.  Raises InputError with the nearest name for any other."""
+        known = sorted(p.stem for p in CORES.glob("*.toml"))
+        if name not in known:
+            raise InputError(
+                f'there is no pipeline model of "{name}"{did_you_mean(name, known)}', hint=f"use {', '.join(known)}"
+            )
+        facts = tomllib.loads((CORES / f"{name}.toml").read_text())
+        pipes: dict[str, list[str]] = facts.pop("pipes")
+        numbers = {p: i for i, p in enumerate(dict.fromkeys(p for names in pipes.values() for p in names))}
+        groups = {g: tuple(numbers[p] for p in names) for g, names in pipes.items()}
+        times = {kind: _time(text, groups) for kind, text in facts.pop("times").items()}
+        return Core(name=name, n_pipes=len(numbers), times=times, **facts)
+
+    def time(self, kind: str) -> Time | None:
+        """The time of this kind, or None if the core's file does not have it."""
+        return self.times.get(kind) or self.times.get(kind.removesuffix("_q"))
+
+    @property
+    def unknown(self) -> Time:
+        """What an instruction counts as that the decoder or the core's file does not know."""
+        return self.times[UNKNOWN]
+
+
+def _time(text: str, groups: dict[str, tuple[int, ...]]) -> Time:
+    latency, *words = text.split()
+    facts: dict[str, int | bool] = {}
+    uses = []
+    for word in words:
+        if word[0] in "+@":
+            facts["late" if word[0] == "+" else "operands"] = int(word[1:])
+        elif word in ("first", "alone"):
+            facts[word] = True
+        elif word != "-":
+            group, _, cycles = word.partition("*")
+            uses.append((groups[group], int(cycles or 1)))
+    micro_ops = max(1, sum(word[0] not in "+@" for word in words))
+    return Time(int(latency), micro_ops, tuple(uses), **facts)  # type: ignore[arg-type]

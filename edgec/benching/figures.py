@@ -1,0 +1,386 @@
+"""The figures of a bench's report that a budget may name, and whether budgets hold.
+
+    min p50 p90 p95 p99 max mean   of the latency of whole inferences; spread: p95 - p50; fps: 1000 / mean
+    load first warmup              of the worst launch
+    tpu cpu                        the median of the time in segments that ran there
+    tpu.transfer .invoke .compute  the cost model's parts of what ran on the Edge TPU: always estimates
+    seg0 seg0.p95 seg0.op3         a segment's median, its percentiles, an op's median by position
+    rss arena code constants data  bytes: the process, and its parts by plan and by the file's sections
+    celsius mhz throttled          the highest, the lowest while it ran, 0 or 1
+
+A share (`seg0<=40%`, `spread<=10%`) is of the median latency.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from edgec_devices.flash import METRICS
+from edgec_devices.requirement import Figure, Kind, Requirement, Vocabulary, amount
+from edgec_devices.throttling import Throttling
+from edgec_runtime import Bundle, Summary
+
+from edgec.benching.build import read_graph
+from edgec.benching.report import BenchReport, Check, Once, OpReport, SegmentReport, Series
+
+ON_TPU = ("delegate", "cost model")
+"""Backends whose time is the Edge TPU's: measured on it, and estimated of it."""
+
+_TRANSFERS = ("input", "output", "code", "streamed")
+_EXAMPLE = "p95<=33ms, first<=500ms or rss<=80MB"
+
+
+@dataclass(frozen=True)
+class Absent:
+    """A figure that this run does not have. why: in words."""
+
+    why: str
+
+
+_Read = tuple[float, bool] | str
+"""A value and whether it is an estimate, or why there is none."""
+
+
+def _none(r: BenchReport) -> str:
+    """No culprit."""
+    return ""
+
+
+@dataclass(frozen=True)
+class _Quantity:
+    """How a figure is made of a report. part: of the median latency."""
+
+    unit: str
+    read: Callable[[BenchReport], _Read]
+    culprit: Callable[[BenchReport], str] = _none
+    part: bool = False
+
+    def figure(self, r: BenchReport) -> Figure | Absent:
+        """It, of a report."""
+        found = self.read(r)
+        if isinstance(found, str):
+            return Absent(found)
+        whole = r.latency.summary() if self.part else None
+        return Figure(found[0], self.unit, whole.p50 if whole else None, self.culprit(r), found[1])
+
+
+class Figures(Mapping[str, Figure | Absent]):
+    """Every figure that a report of this form can have, by name; made when asked for: samples may be a million."""
+
+    def __init__(self, report: BenchReport) -> None:
+        self._report = report
+        self._quantities = _quantities([(s.name, len(s.ops)) for s in report.segments])
+        self._made: dict[str, Figure | Absent] = {}
+
+    def __getitem__(self, name: str) -> Figure | Absent:
+        if name not in self._made:
+            self._made[name] = self._quantities[name].figure(self._report)
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._quantities)
+
+    def __len__(self) -> int:
+        return len(self._quantities)
+
+
+def figures(report: BenchReport) -> Figures:
+    """The figures of a report."""
+    return Figures(report)
+
+
+def parse_budgets(texts: Iterable[str], bundle: Bundle, where: str = "--budget") -> list[Requirement]:
+    """Budgets on figures that a bench of this bundle could have, read before anything is measured.
+
+    Each text may hold several, separated by commas. where: states them, for messages. Raises InputError for any other
+    figure, unit or form.
+    """
+    ops = {s["name"]: len(s["functions"]) for s in read_graph(bundle)["segments"]}
+    shape = [(s.name, ops.get(s.name, 0)) for s in bundle.manifest.segments]
+    known = {name: Kind(q.unit, q.part) for name, q in _quantities(shape).items()}
+    listed = [*_WHOLE, *(_span(name, n) for name, n in shape)]
+    return Vocabulary(known, where, _EXAMPLE, listed=", ".join(listed)).parse_all(texts)
+
+
+def check_budgets(
+    budgets: Iterable[Requirement], report: BenchReport, accept_estimates: bool = False
+) -> tuple[Check, ...]:
+    """How each came out. A figure that is not there never holds; an estimate only if `accept_estimates`."""
+    found = figures(report)
+    return tuple(
+        _check(budget, found.get(budget.figure) or _unprofiled(budget.figure, report), accept_estimates)
+        for budget in budgets
+    )
+
+
+def spread(summary: Summary) -> float:
+    """How far latencies lie apart: p95 - p50, which a single outlier does not change."""
+    return summary.p95 - summary.p50
+
+
+def _check(budget: Requirement, figure: Figure | Absent, accept_estimates: bool) -> Check:
+    if isinstance(figure, Figure) and budget.unit == "%" and figure.whole is None:
+        figure = Absent("there is no median latency for it to be a share of")
+    if isinstance(figure, Absent):
+        return Check(budget.text, False, None, budget.unit, None, False, figure.why)
+    out = budget.check(figure)
+    holds, why = out.holds, out.culprit
+    if holds and figure.estimated and not accept_estimates:
+        estimate = amount(out.measured, out.unit)
+        holds, why = False, f"est. {estimate} would hold; give --accept-estimates to let estimates count"
+    return Check(out.text, holds, out.measured, out.unit, out.margin, figure.estimated, why)
+
+
+def _unprofiled(name: str, r: BenchReport) -> Absent:
+    """Of an op that the bundle lists and the report does not have."""
+    for s in r.segments:
+        if name.startswith(f"{s.name}."):
+            why = "ran on the Edge TPU, which has no times per op" if s.backend in ON_TPU else "was not profiled per op"
+            return Absent(f"{s.name} {why}")
+    return Absent("the run has no such segment")
+
+
+def _span(segment: str, ops: int) -> str:
+    """The names of a segment's figures, in words."""
+    named = f"{segment}, {segment}.min to {segment}.mean"
+    return named if not ops else f"{named}, {segment}.op0" + (f" to {segment}.op{ops - 1}" if ops > 1 else "")
+
+
+# ---- of whole inferences
+
+
+def _of_series(series: Series, pick: Callable[[Summary], float], why: str) -> _Read:
+    found = series.summary()
+    return (pick(found), series.estimated) if found else why
+
+
+def _metric(name: str) -> Callable[[Summary], float]:
+    return lambda summary: summary.as_dict()[name]
+
+
+def _latency(pick: Callable[[Summary], float]) -> Callable[[BenchReport], _Read]:
+    def read(r: BenchReport) -> _Read:
+        untimed = next((f"{s.name} has no latency: {s.latency.how}" for s in r.segments if not s.latency.samples), "")
+        return _of_series(r.latency, pick, untimed or "no inference was timed")
+
+    return read
+
+
+def _once(pick: Callable[[BenchReport], Once]) -> Callable[[BenchReport], _Read]:
+    def read(r: BenchReport) -> _Read:
+        once = pick(r)
+        return "it was not measured on this device" if once.worst is None else (once.worst, once.estimated)
+
+    return read
+
+
+def _slowest(pick: Callable[[Summary], float]) -> Callable[[BenchReport], str]:
+    """The segment that is worst by a figure, and its slowest op."""
+    return lambda r: _slowest_of(r.segments, pick)
+
+
+def _slowest_of(segments: Sequence[SegmentReport], pick: Callable[[Summary], float]) -> str:
+    found = [(pick(summary), s) for s in segments if (summary := s.latency.summary())]
+    if not found:
+        return ""
+    ms, s = max(found, key=lambda pair: pair[0])
+    place = "on the Edge TPU" if s.backend in ON_TPU else "on the CPU"
+    text = f"{s.name} {place}, {_ms(ms, s.latency.estimated)}"
+    if not s.ops:
+        return text
+    i = max(range(len(s.ops)), key=lambda i: s.ops[i].ms)
+    op = s.ops[i]
+    return f"{text}, slowest op{i} {_named(op)} {_ms(op.ms, s.latency.estimated)}"
+
+
+def _widest(r: BenchReport) -> str:
+    """The segment whose latencies lie farthest apart."""
+    return _slowest_of([replace(s, ops=()) for s in r.segments], spread)
+
+
+def _named(op: OpReport) -> str:
+    """An op's kind and its name in the model: the first, where the model's file names all that were fused."""
+    source = "".join(c for c in op.source.split(";")[0] if c.isprintable())
+    return f"{op.kind or op.name} ({source})" if source else op.kind or op.name
+
+
+def _ms(ms: float, estimated: bool) -> str:
+    return f"{'est. ' * estimated}{amount(ms, 'ms')}"
+
+
+# ---- of places
+
+
+def _on(place: str, r: BenchReport) -> list[SegmentReport]:
+    return [s for s in r.segments if (s.backend in ON_TPU) is (place == "tpu")]
+
+
+def _no_segment(place: str, r: BenchReport) -> str:
+    """Why none ran there."""
+    if place == "cpu":
+        return "nothing ran on the CPU"
+    twins = [f"{s.name} ran as {s.backend}" for s in r.segments if s.place == "edgetpu"]
+    said = ", ".join(twins) if twins else "no segment of this model is for it"
+    return f"nothing ran on the Edge TPU: {said}"
+
+
+def _time_on(place: str) -> Callable[[BenchReport], _Read]:
+    def read(r: BenchReport) -> _Read:
+        segments = _on(place, r)
+        if not segments:
+            return _no_segment(place, r)
+        series = [s.latency.samples for s in segments]
+        if not all(series):
+            return next(f"{s.name} has no latency: {s.latency.how}" for s in segments if not s.latency.samples)
+        # One inference after the other: the segments of a run are timed in the same inferences.
+        return statistics.median(map(sum, zip(*series, strict=True))), any(s.latency.estimated for s in segments)
+
+    return read
+
+
+def _slowest_on(place: str) -> Callable[[BenchReport], str]:
+    return lambda r: _slowest_of(_on(place, r), lambda summary: summary.p50)
+
+
+def _parts(*names: str) -> Callable[[BenchReport], _Read]:
+    """Of what ran on the Edge TPU, by the cost model."""
+
+    def read(r: BenchReport) -> _Read:
+        segments = _on("tpu", r)
+        if not segments:
+            return _no_segment("tpu", r)
+        if not all(s.parts for s in segments):
+            return "the bundle does not hold the cost model's parts; compile it again"
+        return sum(s.parts.get(name, 0.0) for s in segments for name in names), True
+
+    return read
+
+
+def _largest(*names: str) -> Callable[[BenchReport], str]:
+    """The part that is largest, and of which segment."""
+
+    def culprit(r: BenchReport) -> str:
+        found = [(s.parts.get(name, 0.0), f"{s.name}, {name}") for s in _on("tpu", r) for name in names]
+        ms, where = max(found, default=(0.0, ""))
+        return f"{where} {_ms(ms, True)}" if where else ""
+
+    return culprit
+
+
+# ---- of segments and ops
+
+
+def _segment(name: str, pick: Callable[[Summary], float]) -> Callable[[BenchReport], _Read]:
+    def read(r: BenchReport) -> _Read:
+        (s,) = (s for s in r.segments if s.name == name)
+        return _of_series(s.latency, pick, f"{name} has no latency: {s.latency.how}")
+
+    return read
+
+
+def _slowest_op(name: str, pick: Callable[[Summary], float]) -> Callable[[BenchReport], str]:
+    return lambda r: _slowest_of([s for s in r.segments if s.name == name], pick)
+
+
+def _op(name: str, index: int) -> Callable[[BenchReport], _Read]:
+    def read(r: BenchReport) -> _Read:
+        (s,) = (s for s in r.segments if s.name == name)
+        return s.ops[index].ms, s.latency.estimated
+
+    return read
+
+
+def _op_culprit(name: str, index: int) -> Callable[[BenchReport], str]:
+    def culprit(r: BenchReport) -> str:
+        (s,) = (s for s in r.segments if s.name == name)
+        return _named(s.ops[index])
+
+    return culprit
+
+
+def _quantities(segments: Sequence[tuple[str, int]]) -> Mapping[str, _Quantity]:
+    """Of a model with these segments and so many ops in each. What is said of the whole keeps its names."""
+    of_segments: dict[str, _Quantity] = {}
+    for name, ops in segments:
+        named = {name: "p50"} | {f"{name}.{metric}": metric for metric in METRICS}
+        for figure, metric in named.items():
+            pick = _metric(metric)
+            of_segments[figure] = _Quantity("ms", _segment(name, pick), _slowest_op(name, pick), part=figure == name)
+        for i in range(ops):
+            of_segments[f"{name}.op{i}"] = _Quantity("ms", _op(name, i), _op_culprit(name, i), part=True)
+    return {**of_segments, **_WHOLE}
+
+
+# ---- of memory and of the device
+
+
+def _rss(r: BenchReport) -> _Read:
+    m = r.memory
+    return "the resident size was not measured" if m.rss is None else (m.rss, m.rss_estimated)
+
+
+def _section(pick: Callable[[BenchReport], int]) -> Callable[[BenchReport], _Read]:
+    # A program without code is a file that could not be read.
+    return lambda r: (pick(r), False) if r.memory.code else "the sections of the program's file are not known"
+
+
+def _arena(r: BenchReport) -> _Read:
+    return (r.memory.plan["arena"], False) if "arena" in r.memory.plan else "the plan does not say"
+
+
+def _biggest(r: BenchReport) -> str:
+    """What of memory is largest, of what is known."""
+    m = r.memory
+    sizes = {"code": m.code, "constants": m.constants, **{k: v for k, v in m.plan.items() if k != "constants"}}
+    name = max(sizes, key=sizes.__getitem__)
+    return f"{name}, {amount(round(sizes[name] / 1e6, 2), 'MB')}"
+
+
+def _vital(pick: Callable[[Throttling], float | None], why: str) -> Callable[[BenchReport], _Read]:
+    def read(r: BenchReport) -> _Read:
+        if r.vitals is None:
+            return "nothing was read of the device's clock, temperature and throttling"
+        found = pick(r.vitals)
+        return why if found is None else (found, False)
+
+    return read
+
+
+def _throttled(v: Throttling) -> float | None:
+    """None where nobody can tell: that is not the same as a device that did not throttle."""
+    return float(v.throttled) if v.known or v.throttled else None
+
+
+def _rate(summary: Summary) -> float:
+    """Inferences per second, one after the other."""
+    return 1000 / summary.mean if summary.mean else 0.0
+
+
+def _slowed(r: BenchReport) -> str:
+    return "; ".join(r.vitals.reasons) if r.vitals else ""
+
+
+_WHOLE: Mapping[str, _Quantity] = {
+    **{m: _Quantity("ms", _latency(_metric(m)), _slowest(_metric(m))) for m in METRICS},
+    "spread": _Quantity("ms", _latency(spread), _widest, part=True),
+    "fps": _Quantity("fps", _latency(_rate), _slowest(_metric("mean"))),
+    "load": _Quantity("ms", _once(lambda r: r.load)),
+    "first": _Quantity("ms", _once(lambda r: r.first)),
+    "warmup": _Quantity("ms", _once(lambda r: r.steadiness.warmup)),
+    "tpu": _Quantity("ms", _time_on("tpu"), _slowest_on("tpu"), part=True),
+    "tpu.transfer": _Quantity("ms", _parts(*_TRANSFERS), _largest(*_TRANSFERS), part=True),
+    "tpu.invoke": _Quantity("ms", _parts("invoke"), _largest("invoke"), part=True),
+    "tpu.compute": _Quantity("ms", _parts("compute"), _largest("compute"), part=True),
+    "cpu": _Quantity("ms", _time_on("cpu"), _slowest_on("cpu"), part=True),
+    "rss": _Quantity("B", _rss, _biggest),
+    "arena": _Quantity("B", _arena),
+    "code": _Quantity("B", _section(lambda r: r.memory.code)),
+    "constants": _Quantity("B", _section(lambda r: r.memory.constants)),
+    "data": _Quantity("B", _section(lambda r: r.memory.data)),
+    "celsius": _Quantity("C", _vital(lambda v: v.celsius_max, "the device does not tell its temperature"), _slowed),
+    "mhz": _Quantity("MHz", _vital(lambda v: v.mhz_min, "the device does not tell its clock"), _slowed),
+    "throttled": _Quantity("", _vital(_throttled, "the device does not tell whether it throttles"), _slowed),
+}
+"""What every run could have."""

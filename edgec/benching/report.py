@@ -1,0 +1,244 @@
+"""What a bench found, as it is written to `--json` and read back (docs/bench.schema.json)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from pathlib import Path
+from types import UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from edgec_devices.throttling import Throttling
+from edgec_runtime import Summary
+
+from edgec.errors import InputError
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Series:
+    """Latencies of one thing, ms: the steady ones, launch by launch (a launch is one start of the program).
+
+    estimated: not measured on the hardware it speaks of. how: "measured", or where an estimate is from.
+    """
+
+    rounds: tuple[tuple[float, ...], ...]
+    estimated: bool
+    how: str
+
+    @property
+    def samples(self) -> tuple[float, ...]:
+        """Of all launches."""
+        return tuple(ms for one in self.rounds for ms in one)
+
+    def summary(self) -> Summary | None:
+        """Percentiles of all launches together; None where there is no latency."""
+        return Summary.of(self.samples) if self.samples else None
+
+
+@dataclass(frozen=True)
+class Once:
+    """Something that happens once a launch, ms: loading, the first inference, warming up. estimated: as in Series."""
+
+    ms: tuple[float, ...]
+    estimated: bool
+    how: str
+
+    @property
+    def worst(self) -> float | None:
+        """Of all launches; None where it was not measured."""
+        return max(self.ms, default=None)
+
+
+@dataclass(frozen=True)
+class OpReport:
+    """One operation of a C segment. name: its function in the generated C. source: its name in the model.
+
+    ms: the median of the profiled inferences. macs: multiply-accumulates.
+    """
+
+    name: str
+    kind: str
+    source: str
+    output: str
+    macs: int
+    ms: float
+
+
+@dataclass(frozen=True)
+class SegmentReport:
+    """place: "cpu" or "edgetpu", where it is meant to run. backend: what ran it: "c", "delegate", "interpreter".
+
+    parts: what its time on the Edge TPU is made of by the cost model, ms by name ("input", "output", "code",
+    "streamed" are transfers; "invoke", "compute"); always an estimate, empty on the CPU. ops: in order of execution;
+    empty where nothing was profiled. ops_how: as how of Series.
+    """
+
+    name: str
+    place: str
+    backend: str
+    latency: Series
+    parts: Mapping[str, float] = field(default_factory=dict)
+    ops: tuple[OpReport, ...] = ()
+    ops_how: str = ""
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes. rss: the highest resident size of the process, None where it was not measured. Of the program's file, by
+    its sections: code, constants (read-only data), data (written). plan: what the compiler planned: "arena" (the
+    largest of all segments), "tensors" (what crosses segment borders), "constants" (of all segments).
+    """
+
+    rss: int | None
+    rss_estimated: bool
+    code: int
+    constants: int
+    data: int
+    plan: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class DeviceReport:
+    """Where it ran. board: by its profile's name or as the device tree has it; "" where unknown. target: kind of code.
+    runner: "program" (csrc/main.c) or "session" (the Python runtime). emulated: on an emulator of any kind.
+    """
+
+    url: str
+    board: str
+    cpu: str
+    os: str
+    kernel: str
+    target: str
+    runner: str
+    emulated: bool
+
+
+@dataclass(frozen=True)
+class Steadiness:
+    """Of all launches: how many inferences were needed to warm up (the most), and whether most became steady."""
+
+    reached: bool
+    warmup_runs: int
+    warmup: Once
+
+
+@dataclass(frozen=True)
+class Check:
+    """A budget and how it came out. what: the expression. measured, margin: in `unit`; None where there is no figure.
+    why: what is in the way, or why there is no figure.
+    """
+
+    what: str
+    holds: bool
+    measured: float | None
+    unit: str
+    margin: float | None
+    estimated: bool
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Compared:
+    """With an earlier run. verdict: "regress", "same", "better", "cannot tell". ratio: new / old, with the bounds of
+    its confidence interval. runs_needed: how many it would take, None where it can tell.
+    """
+
+    baseline: str
+    figure: str
+    verdict: str
+    ratio: float
+    low: float
+    high: float
+    confidence: float
+    max_regress: float
+    runs_needed: int | None
+    sentence: str
+
+
+@dataclass(frozen=True)
+class BenchReport:
+    """All of it. when: UTC, ISO 8601. bundle_sha256: of the file. settings: as asked for.
+
+    latency: of whole inferences. waited: ms of each of them in which it waited for a processor that other programs had,
+    in the form of latency.rounds; empty where nobody knows. yardstick: ms, launch by launch, a fixed loop that tells
+    how fast the machine was.
+    profile_overhead: how much longer a profiled inference takes, 0.01 is 1 %; None where nothing was profiled.
+    """
+
+    model: str
+    bundle_sha256: str
+    target: str
+    when: str
+    edgec: str
+    device: DeviceReport
+    settings: Mapping[str, Any]
+    load: Once
+    first: Once
+    steadiness: Steadiness
+    latency: Series
+    segments: tuple[SegmentReport, ...]
+    profile_overhead: float | None
+    memory: Memory
+    vitals: Throttling | None
+    waited: tuple[tuple[float, ...], ...] = ()
+    yardstick: tuple[tuple[float, ...], ...] = ()
+    budgets: tuple[Check, ...] = ()
+    comparison: Compared | None = None
+    notes: tuple[str, ...] = ()
+    schema: int = SCHEMA
+
+    @property
+    def estimated(self) -> bool:
+        """Whether any latency of the whole is an estimate."""
+        return self.latency.estimated
+
+    def to_json(self) -> dict[str, Any]:
+        """Every field, and for readers that do not compute: the summary of each series."""
+        data = asdict(self)
+        data["latency"]["summary"] = _summary(self.latency)
+        for row, segment in zip(data["segments"], self.segments, strict=True):
+            row["latency"]["summary"] = _summary(segment.latency)
+        return data
+
+    @staticmethod
+    def load_file(path: Path) -> BenchReport:
+        """A report of an earlier run. Raises InputError for anything else."""
+        hint = "give what edgec bench --json wrote"
+        try:
+            data = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as e:
+            raise InputError(f"cannot read the earlier run: {e}", at=str(path), hint=hint) from e
+        if not isinstance(data, dict) or data.get("schema") != SCHEMA:
+            seen = data.get("schema") if isinstance(data, dict) else type(data).__name__
+            raise InputError(f"not a report of edgec bench with schema {SCHEMA}: {seen}", at=str(path), hint=hint)
+        try:
+            report: BenchReport = _built(BenchReport, data)
+        except (KeyError, TypeError, ValueError) as e:
+            raise InputError(f"the report is damaged: {e!r}", at=str(path), hint=hint) from e
+        return report
+
+
+def _summary(series: Series) -> dict[str, float] | None:
+    found = series.summary()
+    return found.as_dict() if found else None
+
+
+def _built(kind: Any, value: Any) -> Any:
+    """The value of JSON as this type: dataclasses, tuples, mappings, optionals and plain values."""
+    origin = get_origin(kind)
+    if is_dataclass(kind):
+        hints = get_type_hints(kind)
+        known = {f.name for f in fields(kind)} & value.keys()
+        return kind(**{name: _built(hints[name], value[name]) for name in known})  # type: ignore[operator]
+    if origin in (Union, UnionType):
+        return None if value is None else _built(next(a for a in get_args(kind) if a is not type(None)), value)
+    if origin is tuple:
+        return tuple(_built(get_args(kind)[0], v) for v in value)
+    if kind is float:
+        return float(value)
+    if kind in (int, str, bool) and not isinstance(value, kind):
+        raise TypeError(f"{value!r:.40} is not {kind.__name__}")
+    return value

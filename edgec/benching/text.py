@@ -1,0 +1,179 @@
+"""A bench's report as Markdown: what a terminal shows, and what CI systems put on the page of a run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from edgec_devices.requirement import amount
+from edgec_partitioner.explain_text import count
+
+from edgec.benching import wording
+from edgec.benching.figures import Absent, figures, spread
+from edgec.benching.histogram import histogram
+from edgec.benching.report import BenchReport
+from edgec.benching.verdicts import WORDS, verdicts
+from edgec.benching.wording import ms, plain
+
+_SLOWEST = 10
+_BAR, _BINS = 40, 8
+_NAME = 36
+
+
+def to_markdown(r: BenchReport, verdicts_last: bool = False) -> str:
+    """GitHub's Markdown. verdicts_last: for a terminal, where the end stays on the screen."""
+    head, judged = _headline(r), _verdicts(r, verdicts_last)
+    rest = [_latency(r), _segments(r), _slowest(r), _memory(r), _device(r), _notes(r)]
+    blocks = [head, *rest, judged] if verdicts_last else [head, judged, *rest]
+    return "\n\n".join(b for b in blocks if b) + "\n"
+
+
+def _headline(r: BenchReport) -> str:
+    found = figures(r)
+    said = []
+    for name in ("p50", "p95", "fps") if len(r.latency.samples) > 1 else ("p50", "fps"):
+        figure = found[name]
+        if isinstance(figure, Absent):
+            said = [f"no latency: {_prose(figure.why)}"]
+            break
+        label = "" if name == "fps" else f"{name} "
+        said.append(f"{label}{wording.EST * figure.estimated}{amount(figure.value, figure.unit)}")
+    return f"## {_prose(r.model)} on {_prose(wording.device(r))}: {', '.join(said)}"
+
+
+def _verdicts(r: BenchReport, last: bool) -> str:
+    rows = verdicts(r)
+    if not rows:
+        return ""
+    hold, failed, unknown = (sum(v.state == state for v in rows) for state in ("pass", "fail", "skipped"))
+    if failed:
+        line = f"FAIL: {failed} of {len(rows)} do{'es' * (failed == 1)} not hold"
+    else:
+        line = f"PASS: {f'{hold} hold' if hold else 'nothing failed'}" + (f", {unknown} unknown" if unknown else "")
+    cells = [(WORDS[v.state], _code(v.name), v.value, v.margin, _cell(v.why)) for v in rows]
+    table = _table(("", "must hold", "value", "margin", ""), cells, "llrrl")
+    return f"{table}\n\n{line}" if last else f"{line}\n\n{table}"
+
+
+def _latency(r: BenchReport) -> str:
+    found = r.latency.summary()
+    if found is None:
+        return ""
+    figures = (found.min, found.p50, found.p90, found.p95, found.p99, found.max, found.mean, spread(found))
+    unit = f"{wording.EST * r.latency.estimated}ms"
+    header = (unit, "min", "p50", "p90", "p95", "p99", "max", "mean", "p95-p50")
+    table = _table(header, [("latency", *(ms(v) for v in figures))], "l" + "r" * len(figures))
+    if found.n == 1:
+        table = f"Latency {ms(found.p50, r.latency.estimated)} ms: {_prose(r.latency.how)}."
+    return "\n\n".join(filter(None, [table, _sentence(wording.conditions(r)), _bars(r)]))
+
+
+def _bars(r: BenchReport) -> str:
+    bins = histogram(r.latency.samples, _BINS)
+    if len(bins) < 2:
+        return ""
+    most = max(b.count for b in bins)
+    edge = max(len(ms(b.high)) for b in bins)
+    mark = wording.EST * r.latency.estimated
+    lines = []
+    for b in bins:
+        bar = "█" * round(_BAR * b.count / most) or ("▏" if b.count else "")
+        lines.append(f"{mark}{ms(b.low):>{edge}} to {ms(b.high):>{edge}} ms  {bar:<{_BAR}}  {b.count:>6,}")
+    return "\n".join(["```", *lines, "```"])
+
+
+def _segments(r: BenchReport) -> str:
+    rows = []
+    alone = len(r.latency.samples) <= 1  # then p95 is the same again
+    for s in r.segments:
+        found, estimated = s.latency.summary(), s.latency.estimated
+        times = [ms(found.p50, estimated), ms(found.p95, estimated), wording.share(found.p50, r)] if found else [""] * 3
+        how = _cell(s.latency.how)
+        rows.append((_code(s.name), wording.place(s), _cell(s.backend), *(times[::2] if alone else times), how))
+    if not rows:
+        return ""
+    header = ("segment", "place", "by", "p50 ms", *([] if alone else ["p95 ms"]), "share", "how")
+    table = _table(header, rows, "lllrrl" if alone else "lllrrrl")
+    parts = [f"- {_prose(said)}" for s in r.segments if (said := wording.parts(s))]
+    return "\n\n".join(filter(None, [table, "\n".join(parts)]))
+
+
+def _slowest(r: BenchReport) -> str:
+    ops = wording.ranked(r)
+    if not ops:
+        return ""
+    rows = [
+        (_code(f"{s.name}.op{i}"), wording.place(s), _code(op.kind or op.name), _code(op.source), count(op.macs),
+         ms(op.ms, s.latency.estimated), wording.share(op.ms, r))
+        for s, i, op in ops[:_SLOWEST]
+    ]  # fmt: skip
+    header = ("slowest" if len(ops) > _SLOWEST else "op", "place", "kind", "in the model", "MACs", "ms", "share")
+    table = _table(header, rows, "llllrrr")
+    said = []
+    if len(ops) > _SLOWEST:
+        rest = sum(op.ms for _, _, op in ops[_SLOWEST:])
+        estimated = any(s.latency.estimated for s, _, _ in ops)
+        said.append(f"{len(ops) - _SLOWEST} more ops take {ms(rest, estimated)} ms together.")
+    if r.profile_overhead is not None:
+        said.append(
+            f"Profiling changes an inference by {r.profile_overhead:+.1%}; the latencies above are not profiled."
+        )
+    return "\n\n".join(filter(None, [table, " ".join(said)]))
+
+
+def _memory(r: BenchReport) -> str:
+    rows = list(wording.memory_rows(r))
+    return _table(("memory", "size", "planned"), rows, "lrr") if rows else ""
+
+
+def _device(r: BenchReport) -> str:
+    said = [f"- device: {_prose(wording.machine(r))}"]
+    v = r.vitals
+    if v is not None:
+        after = "" if v.celsius_after is None else f", {v.celsius_after:.1f} °C after"
+        said.append(f"- vitals: {_prose(v.table())}{after}")
+    said.append(f"- bundle: {r.bundle_sha256[:16]}, compiled for {_prose(r.target)}; edgec {r.edgec}, {r.when}")
+    return "\n".join(said)
+
+
+def _notes(r: BenchReport) -> str:
+    notes = [*r.notes, *(r.vitals.notes if r.vitals else ())]
+    return "\n".join(f"- note: {_prose(text)}" for text in notes)
+
+
+# ---- Markdown
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]], sides: str) -> str:
+    """A table that is aligned as text too. sides: "l" or "r" for each column."""
+    widths = [max(3, *(len(row[i]) for row in [header, *rows])) for i in range(len(header))]
+    widths[-1] = 3 if sides[-1] == "l" else widths[-1]  # nothing stands behind it
+
+    def line(cells: Sequence[str]) -> str:
+        padded = [c.ljust(w) if side == "l" else c.rjust(w) for c, w, side in zip(cells, widths, sides, strict=True)]
+        return f"| {' | '.join(padded)} |"
+
+    rule = [f"{'-' * (w - 1)}{':' if side == 'r' else '-'}" for w, side in zip(widths, sides, strict=True)]
+    return "\n".join([line(header), f"| {' | '.join(rule)} |", *map(line, rows)])
+
+
+def _code(text: str) -> str:
+    """A name as it is, which nothing in it changes the meaning of."""
+    text = wording.shortened(plain(text).replace("`", "'"), _NAME)
+    return "`{}`".format(re.sub(r"\\*\|", r"\\|", text)) if text else ""
+
+
+def _prose(text: str) -> str:
+    """Words that may have names in them. What means nothing where it stands stays as it is: commands are copied."""
+    text = re.sub(r"`|<(?=[A-Za-z/!?])|\\(?=[!-/:-@\[-`{-~])|&(?=#?\w+;)|\](?=\()|~(?=~)", r"\\\g<0>", plain(text))
+    text = text.replace("*", "\\*") if text.count("*") > 1 else text
+    return re.sub(r"(?<!\w)_|_(?!\w)", r"\\_", text)
+
+
+def _cell(text: str) -> str:
+    """Words in a table."""
+    return _prose(text).replace("|", "\\|")
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:] + "."

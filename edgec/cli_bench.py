@@ -1,0 +1,79 @@
+"""`edgec bench`: measure a bundle on a device, judge it by budgets and an earlier run, write reports."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from edgec.benching.request import Bench
+
+_FILE = click.Path(path_type=Path)
+
+
+@click.command()
+@click.argument("bundle", type=_FILE, required=False)
+@click.option("--on", "on", metavar="URL", help="local:, emulated:pi4, ssh://pi@host, … or a name of edgec.toml")
+@click.option("--budget", "budgets", multiple=True, metavar="EXPR", help="exit code 1 unless it holds: p95<=33ms, …")
+@click.option("--runs", type=int, metavar="N", help="so many timed inferences in all")
+@click.option("--seconds", type=float, metavar="S", help="timed inferences for so long in all (default: about 5)")
+@click.option("--threads", type=int, metavar="N", help="of the CPU; the generated C of this version runs on 1")
+@click.option("--compare", type=_FILE, metavar="OLD.json", help="with an earlier --json: exit code 1 if it regressed")
+@click.option("--max-regress", metavar="5%", help="how much slower than that is too slow")
+@click.option("--accept-estimates", is_flag=True, default=None, help="let estimates satisfy budgets")
+@click.option("--accept-throttling", is_flag=True, default=None, help="let a run pass in which the device throttled")
+@click.option("--json", "json", type=_FILE, metavar="FILE", help="all figures and samples (docs/bench.schema.json)")
+@click.option("--junit", type=_FILE, metavar="FILE", help="a test case for each verdict, for CI systems")
+@click.option("--markdown", type=_FILE, metavar="FILE", help="what the terminal shows, for CI systems")
+@click.option("--trace", type=_FILE, metavar="FILE", help="for chrome://tracing or ui.perfetto.dev")
+@click.option("--html", type=_FILE, metavar="FILE", help="a page to look at")
+@click.option("-q", "--quiet", is_flag=True, help="print verdicts and errors alone")
+def bench(bundle: Path | None, on: str | None, quiet: bool, **options: Any) -> int:
+    """Measure where the time goes on a device, and check it: the latency of a BUNDLE, or of those of edgec.toml."""
+    from edgec.benching.run import run_bench
+    from edgec.benching.text import to_markdown
+    from edgec.benching.verdicts import passed, verdicts
+
+    ok = True
+    for i, request in enumerate(_requests(bundle, on, {k: v for k, v in options.items() if v not in (None, ())})):
+        if i:
+            click.echo()
+        report = run_bench(request, _progress())
+        text = "".join(f"{v.line()}\n" for v in verdicts(report)) if quiet else to_markdown(report, verdicts_last=True)
+        click.echo(text, nl=False)
+        ok = ok and passed(report)
+    return 0 if ok else 1
+
+
+def _requests(bundle: Path | None, on: str | None, given: Mapping[str, Any]) -> list[Bench]:
+    """Those of edgec.toml that the arguments mean, with the options on top; or else one as the arguments say."""
+    from edgec_devices.listing import resolve
+
+    from edgec.benching.config import benches
+    from edgec.benching.request import Bench, share
+    from edgec.errors import InputError
+
+    options = dict(given)
+    if "max_regress" in options:
+        options["max_regress"] = share(options["max_regress"])
+    found = benches(Path.cwd(), bundle, on)
+    if not found and bundle is None:
+        hint = "give a BUNDLE, or write a [[bench]] with bundle and on into edgec.toml"
+        raise InputError("nothing to bench: edgec.toml has no bench for this", hint=hint)
+    if not found:
+        assert bundle is not None
+        return [Bench(bundle, resolve(on, Path.cwd()) if on else "local:", **options)]
+    names = [f.name for f in fields(Bench)]
+    return [Bench(**{**{n: getattr(one, n) for n in names}, **options}) for one in found]
+
+
+def _progress() -> Any:
+    """Which launch it is at, on a terminal."""
+    if not sys.stderr.isatty():
+        return lambda text: None
+    return lambda text: click.echo(f"\r\033[K{text}" if text else "\r\033[K", nl=False, err=True)

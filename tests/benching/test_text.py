@@ -1,0 +1,149 @@
+"""The Markdown: verdicts, every estimate marked, tables that are tables whatever a name is made of."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from edgec.benching.histogram import histogram
+from edgec.benching.report import BenchReport, Series
+from edgec.benching.text import to_markdown
+from tests.benching.example import EXAMPLES, estimated, measured, missed, throttled, unsure
+
+
+def tables(text: str) -> list[list[list[str]]]:
+    """Rows of cells, as GitHub reads them: a pipe that a backslash stands before is in a cell."""
+    found: list[list[list[str]]] = []
+    inside = fenced = False
+    for line in text.splitlines():
+        fenced ^= line.startswith("```")
+        if line.startswith("|") and not fenced:
+            if not inside:
+                found.append([])
+            cells = re.findall(r"((?:\\.|[^|\\])*)\|", line[1:])
+            found[-1].append([c.strip() for c in cells])
+        inside = line.startswith("|")
+    return found
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("last", [False, True])
+def test_tables_are_tables(name: str, last: bool) -> None:
+    text = to_markdown(EXAMPLES[name](), last)
+    text.encode("utf-8")
+    assert text.isascii() or all(c.isprintable() or c == "\n" for c in text)
+    found = tables(text)
+    assert len(found) >= 4
+    for table in found:
+        assert {len(row) for row in table} == {len(table[0])}, table
+        assert all(re.fullmatch(r"-+[-:]", cell) for cell in table[1])
+
+
+def test_what_a_name_is_made_of_means_nothing() -> None:
+    text = to_markdown(EXAMPLES["hostile"]())
+    outside = re.sub(r"`[^`]*`", "", text.replace("\\`", ""))
+    assert not re.search(r"(?<!\\)<[a-z/!]|(?<!\\)\[a\]\(b\)", outside)
+
+
+def test_commands_in_notes_can_be_copied() -> None:
+    assert "| sudo tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor" in to_markdown(measured())
+
+
+def test_verdicts_come_first_and_on_a_terminal_last() -> None:
+    first, last = to_markdown(missed()), to_markdown(missed(), verdicts_last=True)
+    assert first.splitlines()[2] == last.splitlines()[-1] == "FAIL: 4 of 6 do not hold"
+    assert first.splitlines()[0] == last.splitlines()[0]
+    assert sorted(first.splitlines()) == sorted(last.splitlines())
+
+
+def rows_of(report: BenchReport) -> dict[str, list[str]]:
+    (table,) = (t for t in tables(to_markdown(report)) if t[0][1] == "must hold")
+    return {row[1]: row for row in table[2:]}
+
+
+def test_a_row_for_each_verdict() -> None:
+    rows = rows_of(missed())
+    assert rows["`p95<=11ms`"] == ["FAIL", "`p95<=11ms`", "12.3 ms", "-1.3 ms", "seg1 on the Edge TPU, 6.5 ms"]
+    assert rows["`rss<=80MB`"][:4] == ["PASS", "`rss<=80MB`", "41.02 MB", "38.98 MB"]
+    assert rows["`tpu.transfer<=3ms`"][2] == "est. 4.05 ms"
+    assert rows["`celsius<=50C`"][2:] == ["none", "", "the device does not tell its temperature"]
+    assert rows["`p50 against bench/attic.json`"][0] == "FAIL"
+    assert "slower by 12 %" in rows["`p50 against bench/attic.json`"][4]
+
+
+def test_throttling_fails_unless_it_was_accepted() -> None:
+    assert rows_of(throttled())["`no throttling`"][0] == "FAIL"
+    assert "FAIL: 1 of 3 does not hold" in to_markdown(throttled())
+    settings = {**throttled().settings, "accept_throttling": True}
+    accepted = replace(throttled(), settings=settings)
+    row = rows_of(accepted)["`no throttling`"]
+    assert row[0] == "UNKNOWN"
+    assert "82.5 °C" in row[4]
+    assert "PASS: 2 hold, 1 unknown" in to_markdown(accepted)
+
+
+def test_without_a_budget_nothing_is_claimed() -> None:
+    r = measured()
+    assert r.vitals is not None
+    silent = replace(r, budgets=(), comparison=None, vitals=replace(r.vitals, known=False))
+    assert to_markdown(silent, verdicts_last=True).splitlines()[-1] == "PASS: nothing failed, 1 unknown"
+    assert "PASS" not in to_markdown(replace(silent, vitals=None))
+
+
+def test_what_cannot_be_told_passes_but_says_so() -> None:
+    assert rows_of(unsure())["`p50 against bench/attic.json`"][0] == "UNKNOWN"
+    assert "9,000 runs" in to_markdown(unsure())
+
+
+def test_every_estimate_is_marked() -> None:
+    text = to_markdown(estimated())
+    for line in text.splitlines():
+        for figure in re.finditer(r"(est\. )?-?\d+\.\d+ (ms|fps)", line):
+            assert figure[1], line
+    timed = [t for t in tables(text) if any("ms" in cell for cell in t[0])]
+    assert timed
+    for table in timed:
+        columns = [i for i, cell in enumerate(table[0]) if cell.endswith("ms")]
+        assert all(row[i].startswith("est. ") for row in table[2:] for i in columns)
+    assert "est. " in text.splitlines()[0]
+
+
+def test_nothing_measured_is_marked() -> None:
+    marked = [line for line in to_markdown(measured()).splitlines() if "est." in line]
+    assert len(marked) == 1
+    assert "by the cost model" in marked[0]
+
+
+def test_a_run_without_latency_says_why() -> None:
+    nothing = Series((), True, "no estimate of the Edge TPU")
+    r = replace(estimated(), latency=nothing, segments=tuple(replace(s, latency=nothing) for s in estimated().segments))
+    assert "no latency: seg0 has no latency: no estimate of the Edge TPU" in to_markdown(r).splitlines()[0]
+
+
+def test_it_says_when_it_was_not_steady() -> None:
+    assert "NOT STEADY" in to_markdown(throttled())
+    assert "then steady" in to_markdown(measured())
+
+
+def test_lines_fit_a_terminal() -> None:
+    """But for those that end in words, which may go on in the next line."""
+    for line in to_markdown(missed()).splitlines():
+        assert len(line) <= 120 or not line.startswith("|") or line.count("|") == 6, line
+
+
+@pytest.mark.parametrize("samples", [[1.0], [1.0] * 9, [1.0, 2.0], [*range(1, 99)], [1.0] * 99 + [50.0]])
+def test_the_histogram_counts_every_sample_once(samples: list[float]) -> None:
+    bins = histogram(samples, 8)
+    assert sum(b.count for b in bins) == len(samples)
+    assert (bins[0].low, bins[-1].high) == (min(samples), max(samples))
+    for one, after in pairwise(bins):
+        assert one.high == after.low
+
+
+def test_outliers_do_not_squeeze_the_histogram() -> None:
+    bins = histogram([10 + 0.01 * (i % 50) for i in range(200)] + [90.0] * 3, 8)
+    assert bins[-1].count == 3
+    assert sum(b.count > 0 for b in bins[:-1]) == 8
