@@ -7,7 +7,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 FIXTURES := build/venv-fixtures
 
-.PHONY: setup system demo test check lint types fast models-table partition-table cost-table faults fixtures clean
+.PHONY: setup system demo test check lint types fast models-table partition-table cost-table pipeline-table bench-check bench-peers \
+        faults fixtures clean
 
 setup: system $(STAMP)
 
@@ -47,6 +48,19 @@ partition-table: setup
 
 cost-table: setup
 	$(BIN)/python -m tests.tables.cost_table
+
+# How far the model of the boards' cores is from a better one: reads ../shared, and needs llvm-19 for that one
+pipeline-table: setup
+	$(BIN)/python -m tests.tables.pipeline_table
+
+# Whether edgec bench tells the truth on this machine; 300 benches at the end take most of an hour:
+# make bench-check ARGS='--only wait,percentiles,profile' leaves them out
+bench-check: setup
+	$(BIN)/python -m tests.tables.bench_check $(ARGS)
+
+# edgec's way of measuring beside TFLite's own benchmark tool, on the same files with the same engine
+bench-peers: setup
+	$(BIN)/python -m tests.tables.bench_peers $(ARGS)
 
 # 2,000 broken flashes, each seed printed when it goes wrong; make faults SEED=100 CASES=50 runs others
 SEED ?= 0

@@ -1,0 +1,141 @@
+"""Bundles whose times are known: segments that wait, and a real one that was made slower."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import edgec_runtime
+import numpy as np
+from edgec_devices.boards import Board
+from edgec_runtime import Bundle, write_bundle
+
+import edgec
+from edgec.compiler import compilers_for
+from edgec.emit.program import SegmentEntry, model_source
+from edgec.ir import TensorType
+from edgec.toolchain.build import build
+
+CSRC = Path(edgec_runtime.__file__).parent / "csrc"
+
+_BINARIES = (("lib", "libmodel.so"), ("bin", "main"))
+_PERIOD = 33
+_GOLDEN = 0x9E3779B9
+"""2^32 over the golden ratio: its multiples fill a range evenly, whatever part of the sequence is looked at."""
+
+_CLOCK = """#define _POSIX_C_SOURCE 200809L
+#include <stdint.h>
+#include <time.h>
+
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(%s, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+"""
+
+_WAITING = """
+typedef void mark_fn(void *, int);
+int edgec_wait_run(void *arena, const void *const *in, void *const *out);
+int edgec_wait_profile(void *arena, const void *const *in, void *const *out, mark_fn *mark, void *context);
+
+int edgec_wait_run(void *arena, const void *const *in, void *const *out)
+{
+    static uint32_t i;
+    uint64_t end = now_ns() + wait_ns(i++);
+    (void)arena;
+    ((signed char *)out[0])[0] = ((const signed char *)in[0])[0];
+    while (now_ns() < end) {}
+    return 0;
+}
+
+int edgec_wait_profile(void *arena, const void *const *in, void *const *out, mark_fn *mark, void *context)
+{
+    mark(context, 0);
+    int code = edgec_wait_run(arena, in, out);
+    mark(context, 1);
+    return code;
+}
+"""
+
+_SLOWED = """
+int edgec_{name}_plain(void *arena, const void *const *in, void *const *out);
+int edgec_{name}_run(void *arena, const void *const *in, void *const *out);
+
+int edgec_{name}_run(void *arena, const void *const *in, void *const *out)
+{{
+    uint64_t start = now_ns();
+    int code = edgec_{name}_plain(arena, in, out);
+    uint64_t end = start + (uint64_t)((double)(now_ns() - start) * {factor:.6f});
+    while (now_ns() < end) {{}}
+    return code;
+}}
+"""
+
+
+def one_wait(path: Path, ms: float) -> Path:
+    """A bundle of one segment that waits."""
+    return _waiting(path, f"(void)i;\n    return {round(ms * 1e6)}u;")
+
+
+def known_waits(path: Path) -> tuple[Path, list[float]]:
+    """2 to 3 ms, evenly, but every 33rd inference 8 ms. The bundle, and the times in ms of many periods."""
+    body = f"return i % {_PERIOD} == 0 ? 8000000u : 2000000u + (uint32_t)((uint64_t)(i * {_GOLDEN}u) * 1000000u >> 32);"
+    i = np.arange(_PERIOD * 1000, dtype=np.uint64)
+    jitter = (i * _GOLDEN % 2**32).astype(np.float64) / 2**32
+    return _waiting(path, body), np.where(i % _PERIOD == 0, 8.0, 2.0 + jitter).tolist()
+
+
+def slowed(bundle: Path, path: Path, factor: float) -> Path:
+    """The bundle with each of its segments `factor` times as slow: after its work a segment keeps the processor.
+
+    By the clock of the processor's time, so that it is as much slower on a busy machine. Its C is what the bundle has
+    in src/, compiled again; only the entry points are renamed.
+    """
+    with Bundle.open(bundle) as opened:
+        segments = opened.manifest.segments
+        sources = {"model.c": opened.read("src/model.c").decode()}
+        for s in segments:
+            text = opened.read(f"src/{s.name}.c").decode()
+            sources[f"{s.name}.c"] = text.replace(f"edgec_{s.name}_run(", f"edgec_{s.name}_plain(")
+            sources[f"{s.name}_slowed.c"] = _CLOCK % "CLOCK_PROCESS_CPUTIME_ID" + _SLOWED.format(
+                name=s.name, factor=factor
+            )
+        manifest = opened.manifest_fields()
+        files = {name: opened.read(name) for name in opened.names}
+    return _write(path, manifest, sources, files)
+
+
+def _waiting(path: Path, body: str) -> Path:
+    """body: of a function that returns ns for inference i."""
+    segment = f"{_CLOCK % 'CLOCK_MONOTONIC'}\nstatic uint32_t wait_ns(uint32_t i)\n{{\n    {body}\n}}\n{_WAITING}"
+    tensors = {name: TensorType((1,), "int8") for name in ("x", "y")}
+    entry = SegmentEntry("wait", "cpu", ("x",), ("y",), 64, 1)
+    sources = {"wait.c": segment, "model.c": model_source("wait", tensors, [entry], ["x"], ["y"])}
+    manifest = {
+        "edgec": edgec.__version__,
+        "name": path.stem,
+        "target": "host",
+        "board": "host",
+        "inputs": ["x"],
+        "outputs": ["y"],
+        "tensors": {name: {"shape": [1], "dtype": "|i1", "quant": None} for name in tensors},
+        "segments": [{"name": "wait", "place": "cpu", "inputs": ["x"], "outputs": ["y"], "arena": 64, "macs": 0}],
+        "labels": None,
+        "preprocess": None,
+        "toolchain": {},
+        "verification": {},
+    }
+    return _write(path, manifest, sources, {})
+
+
+def _write(path: Path, manifest: Mapping[str, Any], sources: Mapping[str, str], files: Mapping[str, bytes]) -> Path:
+    """Compiled for this machine."""
+    compilers = compilers_for(Board.load("host"), None)
+    made = build(sources, CSRC, compilers)
+    libraries, programs = ({t: f"{kind}/{t}/{name}" for t in made} for kind, name in _BINARIES)
+    binaries = {libraries[t]: b.library for t, b in made.items()} | {programs[t]: b.program for t, b in made.items()}
+    write_bundle(path, {**manifest, "libraries": libraries, "programs": programs}, {**files, **binaries})
+    return path

@@ -1,0 +1,212 @@
+"""The pipeline model against the reference of the data folder: per network and per kernel, on each core.
+
+The reference is armlab's `picycles`: llvm-mca's cycles of every block, with simulated caches and branches, itself
+compared with published latencies.  Networks are compared with what its command says of the same program.  Kernels, the
+ops of those networks, are compared by the blocks that ran in them: the same executions, misses and mispredictions, its
+cycles of a block against ours.
+
+Markdown on the screen, build/pipeline-table.json.  Needs the data folder (EDGEC_SHARED, default ../shared), qemu-user
+and what picycles needs: llvm-mca and gcc.
+
+    python -m tests.tables.pipeline_table [--models a,b] [--boards pi3,pi4,pi5]
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.machinery
+import importlib.util
+import json
+import math
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from edgec_devices import Board
+from edgec_devices.pipeline import Counts, Estimate, estimate, plugin_option
+from edgec_devices.plugin import block_count_plugin
+
+ROOT = Path(__file__).parents[2]
+SHARED = Path(os.environ.get("EDGEC_SHARED") or ROOT.parent / "shared")
+WORK = ROOT / "build" / "pipeline-table"
+BOARDS = "pi3,pi4,pi5"
+MODELS = (
+    "resnet8_i8,resnet8_f32,kws_dscnn_i8,kws_dscnn_f32,vww96_i8,vww96_f32,mnv1_025_128_u8,mnv2_035_128_st,mnv2_tf2_i8,"
+    "mp_selfie_land_f16,mp_face_landmark_f16,omv_blazeface_i8,ultraface_rfb320_tflite,mnist8"
+)
+SMALLEST = 10_000
+"""Instructions of a kernel that is counted: below, it is mostly the profile's own marks."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One network, or one kernel of it, on one board.  Cycles.  unknown: share of the instructions."""
+
+    board: str
+    model: str
+    kernel: str
+    instructions: int
+    ours: float
+    reference: float
+    unknown: float
+
+    @property
+    def ratio(self) -> float:
+        """Ours by the reference's."""
+        return self.ours / self.reference
+
+
+def program(model: str, board: str) -> tuple[Path, list[list[str]]]:
+    """The board's program of a model, compiled with edgec, and the kernels that each segment calls."""
+    entry = next(e for e in json.loads((SHARED / "models/index.json").read_text()) if e["name"] == model)
+    folder = WORK / f"{model}-{board}"
+    folder.mkdir(parents=True, exist_ok=True)
+    bundle = folder / "bundle.edgec"
+    command = [sys.executable, "-m", "edgec", "compile", str(SHARED / "models" / entry["file"])]
+    subprocess.run([*command, "--target", board, "-o", str(bundle)], check=True, stdout=subprocess.DEVNULL)
+    with zipfile.ZipFile(bundle) as z:
+        path = folder / "main"
+        path.write_bytes(z.read("bin/linux-aarch64/main"))
+        path.chmod(0o700)
+        names = [s["name"] for s in json.loads(z.read("manifest.json"))["segments"]]
+        calls = re.compile(r"mark\(context, \d+\);\n\s*op\d+_(\w+)\(")
+        kernels = [calls.findall(z.read(f"src/{n}.c").decode()) for n in names]
+    bundle.unlink()
+    return path, kernels
+
+
+def counted(main: Path, board: Board) -> Counts:
+    """One plain inference and one with marks between ops, on the emulated board."""
+    out = main.with_name("counts")
+    out.unlink(missing_ok=True)
+    option = plugin_option(block_count_plugin(), out, board.caches)
+    target = board.targets[0]
+    command = [target.qemu, "-cpu", target.qemu_cpu, "-plugin", option, str(main)]
+    subprocess.run([*command, "--runs", "1", "--warmup", "0", "--profile", "1"], check=True, stdout=subprocess.DEVNULL)
+    return Counts.read(out)
+
+
+class Reference:
+    """picycles: its command for a program, its cycles of a block for a kernel."""
+
+    def __init__(self) -> None:
+        self._lab = SHARED / "armlab"
+        cache = WORK / "armlab"
+        (cache / "rootfs-arm64").mkdir(parents=True, exist_ok=True)  # our programs are static: an empty one will do
+        os.environ["ARMLAB_CACHE"] = str(cache)
+        sys.path.insert(0, str(self._lab))
+        sys.dont_write_bytecode = True  # the data folder may be read-only
+        loader = importlib.machinery.SourceFileLoader("picycles", str(self._lab / "picycles"))
+        spec = importlib.util.spec_from_loader("picycles", loader)
+        assert spec
+        self._tool: Any = importlib.util.module_from_spec(spec)
+        loader.exec_module(self._tool)
+
+    def program(self, main: Path, board: str) -> float:
+        """Cycles of one inference."""
+        out = main.with_name("picycles.json")
+        command = [sys.executable, str(self._lab / "picycles"), "run", "--board", board, "--json", str(out), str(main)]
+        subprocess.run([*command, "--runs", "1"], check=True, stdout=subprocess.DEVNULL)
+        return float(json.loads(out.read_text())["cycles"])
+
+    def places(self, counts: Counts, board: str) -> dict[tuple[int, int], float]:
+        """Cycles in each place of the last inference."""
+        facts = self._tool.BOARDS[board]
+        buckets = counts.inferences[-1]
+        codes = {n: counts.blocks[n].code.hex() for b in buckets.values() for n in b.ran}
+        each = self._tool.mca(facts.mca_cpu, sorted(set(codes.values())))
+        slow = {c: facts.sadalp * self._tool.sadalps(c) if facts.sadalp else 0 for c in each}
+        found = {}
+        for place, bucket in buckets.items():
+            core = sum(n * (each[codes[b]] + slow[codes[b]]) for b, n in bucket.ran.items())
+            costs = zip(bucket.misses, facts.stream_cost, facts.miss_cost, strict=True)
+            memory = sum(f * near + m * far for (f, m), near, far in costs)
+            found[place] = core + memory + bucket.mispredicted * facts.mispredict
+        return found
+
+
+def measure(model: str, name: str, reference: Reference) -> Iterator[Row]:
+    """The network's row, then its kernels'."""
+    board = Board.load(name)
+    main, kernels = program(model, name)
+    counts = counted(main, board)
+    nothing = Estimate(0, 0, 0, 0, 0)
+    whole = sum(estimate(counts, board.core, board.caches, 0).values(), nothing)
+    yield _row(name, model, "", whole, reference.program(main, name))
+    theirs = reference.places(counts, name)
+    for (segment, op), e in estimate(counts, board.core, board.caches).items():
+        if op >= 0 and e.instructions >= SMALLEST:
+            yield _row(name, model, f"{op} {kernels[segment][op]}", e, theirs[segment, op])
+
+
+def _row(board: str, model: str, kernel: str, e: Estimate, reference: float) -> Row:
+    return Row(board, model, kernel, e.instructions, e.cycles, reference, e.unknown / max(1, e.instructions))
+
+
+def statistics(rows: Sequence[Row]) -> dict[str, Any]:
+    """Of the ratios: how many, the median, the median and the 90th percentile of the factor off, and the worst."""
+    off = sorted(rows, key=lambda r: abs(math.log(r.ratio)))
+    ratios = sorted(r.ratio for r in rows)
+    factor = [max(r.ratio, 1 / r.ratio) for r in off]
+    worst = off[-1]
+    return {
+        "n": len(rows),
+        "median": ratios[len(rows) // 2],
+        "off_50": factor[len(rows) // 2],
+        "off_90": factor[min(len(rows) - 1, len(rows) * 9 // 10)],
+        "worst": worst.ratio,
+        "worst_is": f"{worst.model} {worst.kernel}".strip(),
+        "unknown": sum(r.unknown * r.instructions for r in rows) / sum(r.instructions for r in rows),
+    }
+
+
+def markdown(rows: Sequence[Row], boards: Iterable[str]) -> Iterator[str]:
+    """The networks, then the statistics of networks and kernels."""
+    yield "| network | core | M instructions | ours, M cycles | reference | ratio |"
+    yield "| --- | --- | --- | --- | --- | --- |"
+    for r in rows:
+        if not r.kernel:
+            core = Board.load(r.board).core
+            figures = f"{r.instructions / 1e6:.2f} | {r.ours / 1e6:.2f} | {r.reference / 1e6:.2f} | {r.ratio:.2f}"
+            yield f"| {r.model} | {core} | {figures} |"
+    yield ""
+    yield "| core | of | n | median ratio | half within | 90 % within | worst | which | unknown instructions |"
+    yield "| --- | --- | --- | --- | --- | --- | --- | --- | --- |"
+    for board in boards:
+        for what, some in (("networks", False), ("kernels", True)):
+            chosen = [r for r in rows if r.board == board and bool(r.kernel) == some]
+            if chosen:
+                s = statistics(chosen)
+                figures = f"{s['n']} | {s['median']:.2f} | {s['off_50'] - 1:.0%} | {s['off_90'] - 1:.0%}"
+                worst = f"{s['worst']:.2f} | {s['worst_is']} | {s['unknown']:.2%}"
+                yield f"| {Board.load(board).core} | {what} | {figures} | {worst} |"
+
+
+def main() -> None:
+    """Prints the table and writes build/pipeline-table.json."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", default=MODELS)
+    parser.add_argument("--boards", default=BOARDS)
+    given = parser.parse_args()
+    if not (SHARED / "armlab" / "picycles").is_file():
+        sys.exit(f"no data folder at {SHARED}: set EDGEC_SHARED")
+    boards = given.boards.split(",")
+    reference = Reference()
+    rows: list[Row] = []
+    for board in boards:
+        for model in given.models.split(","):
+            print(f"{model} on {board}", file=sys.stderr)
+            rows += measure(model, board, reference)
+    print("\n".join(markdown(rows, boards)))
+    out = ROOT / "build" / "pipeline-table.json"
+    out.write_text(json.dumps([asdict(r) | {"ratio": r.ratio} for r in rows], indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
