@@ -13,6 +13,9 @@ from edgec_devices.pipeline import Counts, Estimate, Place, estimate
 COST_MODEL = "cost model"
 """The backend of a segment that is estimated as if it ran on an Edge TPU."""
 
+STRANGE = 0.01
+"""Share of instructions without a time of their own in the model that goes without saying."""
+
 Timed = Callable[[list[Place]], OpEstimate]
 
 
@@ -55,6 +58,8 @@ def _timer(board: Board, counts: Counts) -> Timed:
     def by_model(places: list[Place]) -> OpEstimate:
         e = sum((found[p] for p in places if p in found), Estimate(0, 0.0, 0.0, 0.0, 0))
         how = f"{e.instructions:,} instructions, {e.cycles:,.0f} cycles of a {board.core}"
+        if e.unknown > STRANGE * e.instructions:
+            how += f", {e.unknown / e.instructions:.0%} of them unknown to its model"
         return OpEstimate(e.cycles / (board.clock_ghz * 1e6), how)
 
     return by_model

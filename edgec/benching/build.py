@@ -92,7 +92,9 @@ def _measured(bundle: Bundle, m: Measurement, graph: Mapping[str, Any]) -> dict[
 
 def steady_part(one: Launch) -> tuple[int, bool]:
     """From which inference a launch is steady, not before its warm-up is over, and whether it became so."""
-    found = steady_from([ns / 1e6 for ns in one.total])
+    # Without the time that other programs had the processor: that comes and goes, and says nothing about warming up.
+    waited = one.waited or (0,) * len(one.total)
+    found = steady_from([(ns - away) / 1e6 for ns, away in zip(one.total, waited, strict=True)])
     if not found.reached or found.start >= len(one.total):
         return one.warmup, False
     return max(found.start, one.warmup), True

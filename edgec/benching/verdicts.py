@@ -65,7 +65,7 @@ def _throttling(r: BenchReport) -> Iterator[Verdict]:
     elif r.settings.get("accept_throttling"):
         yield Verdict("no throttling", "skipped", why=f"it throttled, which was accepted: {reasons}")
     else:
-        yield Verdict("no throttling", "fail", why=reasons)
+        yield Verdict("no throttling", "fail", why=f"{reasons} (--accept-throttling lets it pass)")
 
 
 def _comparison(c: Compared) -> Verdict:

@@ -17,6 +17,7 @@ from edgec_runtime.slots import machine_target
 import edgec
 from edgec.cli import cli
 from edgec.errors import EdgecError, InputError
+from tests.conftest import ROOT
 from tests.runtime import tiny_model
 
 pytestmark = pytest.mark.cc
@@ -119,6 +120,9 @@ def test_reports_of_all_devices_have_one_shape(bundle: Path, tmp_path: Path, mon
     run(bundle, "--on", "emulated:pi4", "--json", "emulated.json")
     local, emulated = (json.loads(Path(f"{name}.json").read_text()) for name in ("local", "emulated"))
     assert shape(local) == shape(emulated)
+    schema = json.loads((ROOT / "docs" / "bench.schema.json").read_text())
+    for report in (local, emulated):
+        pytest.importorskip("jsonschema").validate(report, schema)
     assert not local["latency"]["estimated"]
     assert emulated["latency"]["estimated"]
     assert emulated["first"]["ms"] == [], "an emulator's wall time is no figure"
