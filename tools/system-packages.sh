@@ -8,6 +8,7 @@ command -v gcc >/dev/null 2>&1 || missing="$missing gcc libc6-dev"
 command -v chromium >/dev/null 2>&1 || missing="$missing chromium"
 command -v qemu-system-aarch64 >/dev/null 2>&1 || missing="$missing qemu-system-arm"
 command -v ssh-keygen >/dev/null 2>&1 || missing="$missing openssh-client"
+command -v node >/dev/null 2>&1 || missing="$missing nodejs"
 command -v mke2fs >/dev/null 2>&1 || [ -x /sbin/mke2fs ] || missing="$missing e2fsprogs"
 [ -n "$missing" ] || exit 0
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then

@@ -135,7 +135,9 @@ class SegmentEstimate:
 
 @dataclass(frozen=True)
 class Identity:
-    """Of the device that ran it. board: as its profile or its device tree names it; "" where unknown."""
+    """Of the device that ran it, "" where unknown. board: as its profile or its device tree names it. cpu: its cores.
+    target: kind of code. emulated: an emulator of any kind executes it.
+    """
 
     url: str
     board: str

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
+from edgec_devices.measurement import Identity
 from edgec_devices.throttling import Throttling
 from edgec_runtime import Summary
 
@@ -101,19 +102,10 @@ class Memory:
 
 
 @dataclass(frozen=True)
-class DeviceReport:
-    """Where it ran. board: by its profile's name or as the device tree has it; "" where unknown. target: kind of code.
-    runner: "program" (csrc/main.c) or "session" (the Python runtime). emulated: on an emulator of any kind.
-    """
+class DeviceReport(Identity):
+    """Where it ran. runner: "program" (csrc/main.c) or "session" (the Python runtime)."""
 
-    url: str
-    board: str
-    cpu: str
-    os: str
-    kernel: str
-    target: str
     runner: str
-    emulated: bool
 
 
 @dataclass(frozen=True)
