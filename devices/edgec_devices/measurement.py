@@ -7,6 +7,7 @@ order. What is made of these numbers is not decided here.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,6 +16,7 @@ from edgec_runtime import Bundle, DeviceError, InputError
 
 MAX_RUNS = 1_000_000
 WARMUP_S = 0.3
+_MESSAGE = re.compile(r"^error: (?P<what>.+)(\n  at: .+)?\n  hint: (?P<hint>.+)", re.M)
 
 
 @dataclass(frozen=True)
@@ -175,7 +177,14 @@ class Measurement:
 
 
 def program_report(status: int, output: str, errors: str, at: str) -> dict[str, Any]:
-    """The --json of a program that has ended.  at: the device.  Raises DeviceError when it failed."""
+    """The --json of a program that has ended.  at: the device.
+
+    Raises InputError for what the program says must change, and DeviceError when it failed.
+    """
+    said = _MESSAGE.search(errors)
+    if status != 0 and said:
+        kind = InputError if status == InputError.exit_code else DeviceError
+        raise kind(f"the program ended with status {status}: {said['what']}", at=at, hint=said["hint"])
     if status != 0:
         last = errors.strip().replace("\n", "; ")[-400:]
         what = f"the program ended with status {status}: {last or 'no message'}"
