@@ -73,8 +73,10 @@ def run_c(graph: Graph, inputs: Mapping[str, Array], compiler: Compiler | None =
         run = ctypes.CDLL(str(path / "seg.so")).edgec_seg_run
     args = [np.ascontiguousarray(inputs[v.name]) for v in graph.inputs]
     outs = [np.full(v.type.shape, 77, v.type.np_dtype) for v in graph.outputs]
+    scratch = np.zeros(source.plan.size + 64, np.uint8)
+    arena = ctypes.c_void_p(scratch.ctypes.data + -scratch.ctypes.data % 64)
     pointers = [(ctypes.c_void_p * max(1, len(a)))(*[x.ctypes.data for x in a]) for a in (args, outs)]
-    assert run(None, *pointers) == 0
+    assert run(arena, *pointers) == 0
     return {v.name: y for v, y in zip(graph.outputs, outs, strict=True)}
 
 

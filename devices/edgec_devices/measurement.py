@@ -15,6 +15,8 @@ from typing import Any
 from edgec_runtime import Bundle, DeviceError, InputError
 
 MAX_RUNS = 1_000_000
+MOST_RUNS = 250_000
+"""Of one launch; main.c has room for that many numbers, and stops when it is full."""
 WARMUP_S = 0.3
 _MESSAGE = re.compile(r"^error: (?P<what>.+)(\n  at: .+)?\n  hint: (?P<hint>.+)", re.M)
 
@@ -39,7 +41,7 @@ class Plan:
         if runs is not None and not 1 <= runs <= MAX_RUNS:
             raise InputError(f"cannot time {runs} runs", hint=f"give runs from 1 to {MAX_RUNS}")
         if runs is None:
-            return plan if seconds is None else replace(plan, seconds=seconds / plan.rounds)
+            return plan if seconds is None else replace(plan, runs=MOST_RUNS, seconds=seconds / plan.rounds)
         rounds = min(plan.rounds, max(1, runs // 3))
         each = None if seconds is None else seconds / rounds
         return replace(plan, rounds=rounds, runs=-(-runs // rounds), seconds=each)

@@ -1,4 +1,4 @@
-"""The arena planner: where in one static arena each intermediate tensor lives.
+"""The arena planner: where in one arena each intermediate tensor lives.
 
 Views share the bytes of what they view. The peak of live bytes is the bound that no plan can beat, and the plan says
 how far above it is.

@@ -14,6 +14,7 @@ from edgec.ir import Graph, OpDef, TensorType
 from tests.harness import sample_graph
 
 FLAGS = ["-std=c11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", "-DEK_PROGRAM"]
+FLAGS += ["-DEK_ARENAS_APART"]  # or what leaves an arena lands in a larger one
 SANITIZE = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 
 KINDS = sorted(kind for kind, cls in OpDef.registry.items() if cls.c is not OpDef.c)

@@ -4,11 +4,18 @@
 
 #ifdef EK_PROGRAM
 #define BUFFER(name) name
+#ifdef EK_ARENAS_APART
+#define SCRATCH(segment) segment##_arena
+EK_ARENA seg0_arena[128];
+#else
+#define SCRATCH(segment) arena
 EK_ARENA arena[128];
+#endif
 EK_ARENA tensor0[32];
 EK_ARENA tensor1[32];
 #else
 #define BUFFER(name) NULL
+#define SCRATCH(segment) NULL
 #endif
 
 int edgec_seg0_run(void *arena, const void *const *in, void *const *out);
@@ -21,9 +28,9 @@ static const ek_tensor tensors[] = {
 static const int seg0_inputs[1] = {0};
 static const int seg0_outputs[1] = {1};
 static const ek_segment segments[] = {
-    {"seg0", "cpu", 1, 1, seg0_inputs, seg0_outputs, 128, edgec_seg0_run, 3, edgec_seg0_profile},
+    {"seg0", "cpu", 1, 1, seg0_inputs, seg0_outputs, 128, SCRATCH(seg0), edgec_seg0_run, 3, edgec_seg0_profile},
 };
 static const int model_inputs[1] = {0};
 static const int model_outputs[1] = {1};
 
-EK_API const ek_model edgec_model = {"residual", 2, tensors, 1, segments, 1, 1, model_inputs, model_outputs, BUFFER(arena)};
+EK_API const ek_model edgec_model = {"residual", 2, tensors, 1, segments, 1, 1, model_inputs, model_outputs};

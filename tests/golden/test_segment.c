@@ -9,8 +9,6 @@ enum { /* offsets in the arena, bytes */
     at_sum = 64,
 };
 
-EK_ARENA arena[128];
-
 static const int8_t w0[36] = {
     89, 15, 35, 111, 3, -57, -59, 81, -49, 44, -117, -127, -108, -27, -123, 91,
     -83, 14, 80, -119, 38, 68, 105, 59, 1, 88, 27, -83, 120, -105, 59, 93,
@@ -47,7 +45,7 @@ EK_OP void op3_transpose(unsigned char *m, const void *const *in, void *const *o
 EK_API int edgec_seg0_run(void *memory, const void *const *in, void *const *out);
 EK_API int edgec_seg0_profile(void *memory, const void *const *in, void *const *out, void (*mark)(void *, int), void *context);
 int edgec_seg0_run(void *memory, const void *const *in, void *const *out) {
-    unsigned char *m = memory ? memory : arena;
+    unsigned char *m = memory;
     op0_conv2d(m, in, out);
     op1_add(m, in, out);
     op3_transpose(m, in, out);
@@ -55,7 +53,7 @@ int edgec_seg0_run(void *memory, const void *const *in, void *const *out) {
     return 0;
 }
 int edgec_seg0_profile(void *memory, const void *const *in, void *const *out, void (*mark)(void *, int), void *context) {
-    unsigned char *m = memory ? memory : arena;
+    unsigned char *m = memory;
     mark(context, 0);
     op0_conv2d(m, in, out);
     mark(context, 1);

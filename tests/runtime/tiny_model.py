@@ -34,8 +34,7 @@ SOURCES = {
 int edgec_shift_run(void *arena, const void *const *in, void *const *out);
 int edgec_shift_run(void *arena, const void *const *in, void *const *out)
 {
-    static uint8_t own[64];
-    uint8_t *scratch = arena ? arena : own;
+    uint8_t *scratch = arena;
     const uint8_t *x = in[0];
     int8_t *y = out[0];
     for (int i = 0; i < 48; i++) scratch[i] = (uint8_t)(x[i] ^ 0x80);
@@ -85,13 +84,14 @@ int edgec_relu_run(void *arena, const void *const *in, void *const *out);
 int edgec_mix_run(void *arena, const void *const *in, void *const *out);
 int edgec_mix_profile(void *arena, const void *const *in, void *const *out, void (*mark)(void *, int), void *context);
 #ifdef EK_PROGRAM
-static _Alignas(64) unsigned char t0[48], t1[48], t2[48], t3[192], t4[4];
+static _Alignas(64) unsigned char t0[48], t1[48], t2[48], t3[192], t4[4], SCRATCH[64];
 #else
 #define t0 NULL
 #define t1 NULL
 #define t2 NULL
 #define t3 NULL
 #define t4 NULL
+#define SCRATCH NULL
 #endif
 static const ek_tensor tensors[] = {
     { "image", "|u1", 4, { 1, 4, 4, 3 }, 48, t0 },  { "q", "|i1", 4, { 1, 4, 4, 3 }, 48, t1 },
@@ -100,11 +100,11 @@ static const ek_tensor tensors[] = {
 };
 static const int i0[] = { 0 }, i1[] = { 1 }, i2[] = { 2 }, i20[] = { 2, 0 }, i34[] = { 3, 4 };
 static const ek_segment segments[] = {
-    { "shift", "cpu", 1, 1, i0, i1, 64, edgec_shift_run, 0, NULL },
-    { "relu", "edgetpu", 1, 1, i1, i2, 0, edgec_relu_run, 0, NULL },
-    { "mix", "cpu", 2, 2, i20, i34, 0, edgec_mix_run, 2, edgec_mix_profile },
+    { "shift", "cpu", 1, 1, i0, i1, 64, SCRATCH, edgec_shift_run, 0, NULL },
+    { "relu", "edgetpu", 1, 1, i1, i2, 0, NULL, edgec_relu_run, 0, NULL },
+    { "mix", "cpu", 2, 2, i20, i34, 0, NULL, edgec_mix_run, 2, edgec_mix_profile },
 };
-const ek_model edgec_model = { "tiny", 5, tensors, 3, segments, 1, 2, i0, i34, NULL };
+const ek_model edgec_model = { "tiny", 5, tensors, 3, segments, 1, 2, i0, i34 };
 """,
 }
 

@@ -31,8 +31,9 @@ typedef struct {
     int n_inputs, n_outputs;
     const int *inputs, *outputs; /* indices into ek_model.tensors */
     size_t arena_bytes;
-    /* in[i] and out[i] point to tensors inputs[i] and outputs[i].  arena: `arena_bytes` of scratch, aligned to 64 bytes,
-     * or NULL for the segment's own static one (then the call is not reentrant).  Returns 0 when all went well. */
+    void *arena;            /* the program's scratch for it, which segments may share; NULL in the shared library */
+    /* in[i] and out[i] point to tensors inputs[i] and outputs[i].  arena: `arena_bytes` of scratch, aligned to 64 bytes.
+     * Returns 0 when all went well. */
     int (*run)(void *arena, const void *const *in, void *const *out);
     /* The same, by the same functions, one for each of n_ops operations: mark(context, i) is called before each, and
      * mark(context, n_ops) after the last.  NULL where there is none. */
@@ -49,7 +50,6 @@ typedef struct {
     const ek_segment *segments;
     int n_inputs, n_outputs;
     const int *inputs, *outputs; /* indices into tensors */
-    void *arena;                 /* the program's, large enough for every segment; NULL in the shared library */
 } ek_model;
 
 extern const ek_model edgec_model;

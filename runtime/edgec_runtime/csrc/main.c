@@ -123,7 +123,7 @@ static void infer(struct record *r)
     for (int s = 0; s < edgec_model.n_segments; s++) {
         const ek_segment *g = bind(s, in, out);
         mark(MARK_SEGMENT - s);
-        check_code(g, g->run(edgec_model.arena, in, out));
+        check_code(g, g->run(g->arena, in, out));
         uint64_t after = now_ns();
         to[PARTS + s] = after - before;
         before = after;
@@ -158,8 +158,8 @@ static void infer_profiled(struct record *r)
     for (int s = 0; s < edgec_model.n_segments; s++) {
         const ek_segment *g = bind(s, in, out);
         mark(MARK_SEGMENT - s);
-        check_code(g, g->profile ? g->profile(edgec_model.arena, in, out, between_ops, &clock)
-                                 : g->run(edgec_model.arena, in, out));
+        check_code(g, g->profile ? g->profile(g->arena, in, out, between_ops, &clock)
+                                 : g->run(g->arena, in, out));
         clock.to += g->n_ops;
     }
     to[TOTAL] = now_ns() - to[AT];
