@@ -17,6 +17,7 @@ import click
 import edgec
 from edgec import cli_bench, cli_devices, cli_machine, cli_package
 from edgec.errors import EdgecError, InputError, did_you_mean
+from edgec.terminal import progress
 
 if TYPE_CHECKING:
     from edgec.lowering import Options
@@ -91,7 +92,7 @@ def compile(
     from edgec.compiler import compile_model
 
     done = compile_model(
-        model, output=output, labels=labels, cc=cc, dump=dump, options=_options(**options), progress=_progress(quiet),
+        model, output=output, labels=labels, cc=cc, dump=dump, options=_options(**options), progress=progress(quiet),
         edgetpu_compiler=edgetpu_compiler,
     )  # fmt: skip
     if not quiet:
@@ -105,7 +106,7 @@ def finish(folder: Path, quiet: bool) -> None:
     """Go on with the FOLDER of --edgetpu-compiler folder:DIR, after its compile.sh has run."""
     from edgec.compiler import finish
 
-    done = finish(folder, _progress(quiet))
+    done = finish(folder, progress(quiet))
     if not quiet:
         click.echo(done.summary())
 
@@ -243,13 +244,6 @@ def _parse_shape(text: str) -> tuple[str, tuple[int, ...]]:
     if not equals or not name or not shape or min(shape) < 1:
         raise InputError(f"--input-shape {text} is not NAME=1x3x224x224", hint="give positive sizes separated by x")
     return name, shape
-
-
-def _progress(quiet: bool) -> Callable[[str], None]:
-    """Stage names on a terminal's standard error, overwritten in place; nothing in a log or with --quiet."""
-    if quiet or not sys.stderr.isatty():
-        return lambda text: None
-    return lambda text: click.echo(f"\r\033[K{text}…" if text else "\r\033[K", err=True, nl=False)
 
 
 def main() -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from edgec.errors import EdgecError, InputError
+from edgec.terminal import progress
 
 if TYPE_CHECKING:
     from edgec.benching.request import Bench
@@ -39,15 +41,25 @@ def bench(bundle: Path | None, on: str | None, quiet: bool, **options: Any) -> i
     from edgec.benching.text import to_markdown
     from edgec.benching.verdicts import passed, verdicts
 
-    ok = True
-    for i, request in enumerate(_requests(bundle, on, {k: v for k, v in options.items() if v not in (None, ())})):
+    requests = _requests(bundle, on, {k: v for k, v in options.items() if v not in (None, ())})
+    say, codes = progress(), []
+    for i, request in enumerate(requests):
         if i:
             click.echo()
-        report = run_bench(request, _progress())
+        try:
+            report = run_bench(request, say)
+        except EdgecError as e:
+            if len(requests) == 1:
+                raise
+            click.echo(str(e), err=True)  # the other devices are judged all the same
+            codes.append(e.exit_code)
+            continue
+        finally:
+            say("")
         text = "".join(f"{v.line()}\n" for v in verdicts(report)) if quiet else to_markdown(report, verdicts_last=True)
         click.echo(text, nl=False)
-        ok = ok and passed(report)
-    return 0 if ok else 1
+        codes.append(0 if passed(report) else 1)
+    return max(codes)
 
 
 def _requests(bundle: Path | None, on: str | None, given: Mapping[str, Any]) -> list[Bench]:
@@ -55,8 +67,7 @@ def _requests(bundle: Path | None, on: str | None, given: Mapping[str, Any]) -> 
     from edgec_devices.listing import resolve
 
     from edgec.benching.config import benches
-    from edgec.benching.request import Bench, share
-    from edgec.errors import InputError
+    from edgec.benching.request import FILES, Bench, share
 
     options = dict(given)
     if "max_regress" in options:
@@ -68,12 +79,8 @@ def _requests(bundle: Path | None, on: str | None, given: Mapping[str, Any]) -> 
     if not found:
         assert bundle is not None
         return [Bench(bundle, resolve(on, Path.cwd()) if on else "local:", **options)]
+    if len(found) > 1 and (files := options.keys() & FILES):
+        what = f"{len(found)} benches of edgec.toml would write the same --{sorted(files)[0]} file"
+        raise InputError(what, hint="say which with BUNDLE and --on, or name the files in edgec.toml")
     names = [f.name for f in fields(Bench)]
     return [Bench(**{**{n: getattr(one, n) for n in names}, **options}) for one in found]
-
-
-def _progress() -> Any:
-    """Which launch it is at, on a terminal."""
-    if not sys.stderr.isatty():
-        return lambda text: None
-    return lambda text: click.echo(f"\r\033[K{text}" if text else "\r\033[K", nl=False, err=True)

@@ -12,6 +12,8 @@ from edgec_devices.measurement import MAX_RUNS
 from edgec.errors import InputError, UnsupportedError
 
 MAX_REGRESS = 0.05
+FILES = ("json", "junit", "markdown", "trace", "html")
+"""The fields of a Bench that are files to write."""
 _SHARE = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*(%?)\s*")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from edgec.benching.figures import check_budgets, parse_budgets
 from edgec.benching.junit import to_junit
 from edgec.benching.page import page
 from edgec.benching.report import BenchReport
-from edgec.benching.request import Bench
+from edgec.benching.request import FILES, Bench
 from edgec.benching.text import to_markdown
 from edgec.benching.trace import to_trace
 from edgec.errors import InputError
@@ -27,8 +27,8 @@ from edgec.errors import InputError
 
 def run_bench(request: Bench, say: Progress = lambda text: None) -> BenchReport:
     """Do it, and write the files that were asked for, each as a whole. Raises EdgecError."""
-    for path in _files(request):
-        _check_place(path)
+    places = {name: path for name in FILES if (path := getattr(request, name)) is not None}
+    _check_places(places)
     baseline = (request.compare, BenchReport.load_file(request.compare)) if request.compare else None
     with Bundle.open(request.bundle) as bundle:
         wanted = parse_budgets(request.budgets, bundle)
@@ -40,16 +40,15 @@ def run_bench(request: Bench, say: Progress = lambda text: None) -> BenchReport:
     if baseline is not None:
         report = replace(report, comparison=compare_with(*baseline, report, request.max_regress))
     report = replace(report, budgets=check_budgets(wanted, report, request.accept_estimates))
-    writers: dict[Path | None, Callable[[], str]] = {
-        request.json: lambda: json.dumps(report.to_json(), indent=1) + "\n",
-        request.junit: lambda: to_junit(report),
-        request.markdown: lambda: to_markdown(report),
-        request.trace: lambda: json.dumps(to_trace(measurement, report)),
-        request.html: lambda: page(report, graph, measurement),
+    writers: dict[str, Callable[[], str]] = {
+        "json": lambda: json.dumps(report.to_json(), indent=1) + "\n",
+        "junit": lambda: to_junit(report),
+        "markdown": lambda: to_markdown(report),
+        "trace": lambda: json.dumps(to_trace(measurement, report)),
+        "html": lambda: page(report, graph, measurement),
     }
-    for place, text in writers.items():
-        if place is not None:
-            _write(place, text())
+    for name, path in places.items():
+        _write(path, writers[name]())
     return report
 
 
@@ -58,17 +57,16 @@ def _settings(request: Bench, plan: Plan) -> dict[str, Any]:
     return {**{name: getattr(request, name) for name in asked}, "launches": plan.rounds}
 
 
-def _files(request: Bench) -> list[Path]:
-    named = (request.json, request.junit, request.markdown, request.trace, request.html)
-    return [path for path in named if path is not None]
-
-
-def _check_place(path: Path) -> None:
+def _check_places(places: Mapping[str, Path]) -> None:
     """Before minutes of work: it must be possible to write there."""
-    if path.is_dir():
-        raise InputError(f"{path} is a folder", at=str(path), hint="give a file")
-    if not path.parent.is_dir():
-        raise InputError(f"the folder {path.parent} does not exist", at=str(path), hint=f"mkdir -p {path.parent}")
+    for path in places.values():
+        if path.is_dir():
+            raise InputError(f"{path} is a folder", at=str(path), hint="give a file")
+        if not path.parent.is_dir():
+            raise InputError(f"the folder {path.parent} does not exist", at=str(path), hint=f"mkdir -p {path.parent}")
+    twice = [f"--{name}" for name, path in places.items() if list(places.values()).count(path) > 1]
+    if twice:
+        raise InputError(f"{' and '.join(twice)} name one file", at=str(places[twice[0][2:]]), hint="give each its own")
 
 
 def _write(path: Path, text: str) -> None:

@@ -212,10 +212,28 @@ def test_edgec_toml_alone(bundle: Path) -> None:
     assert (code, "q95" in said, "edgec.toml" in said) == (2, True, True), said
 
 
+def test_one_device_that_fails_does_not_hide_the_others(bundle: Path) -> None:
+    entry = '[[bench]]\nbundle = "tiny.edgec"\nruns = 24\n'
+    gone = f'{entry}on = "serial:///dev/none"\n'
+    Path("edgec.toml").write_text(f'{gone}\n{entry}on = "local:"\nbudgets = ["p95<=5s"]\n')
+    code, said = run("-q")
+    assert code == 2, "the largest of all"
+    assert "/dev/none" in said
+    assert "PASS    p95<=5s" in said
+    code, said = run("--json", "r.json")
+    assert code == 2
+    assert "2 benches of edgec.toml would write the same --json file" in said
+
+
 def test_nothing_to_bench(bundle: Path) -> None:
     code, said = run()
     assert code == 2
     assert "edgec.toml" in said
+
+
+def test_two_reports_in_one_file(bundle: Path) -> None:
+    code, said = run(bundle, "--json", "r", "--html", "r")
+    assert (code, "--json and --html name one file" in said) == (2, True), said
 
 
 @pytest.mark.parametrize(
