@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from functools import cached_property
 from pathlib import Path
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
@@ -29,13 +30,17 @@ class Series:
     estimated: bool
     how: str
 
-    @property
+    @cached_property
     def samples(self) -> tuple[float, ...]:
         """Of all launches."""
         return tuple(ms for one in self.rounds for ms in one)
 
     def summary(self) -> Summary | None:
         """Percentiles of all launches together; None where there is no latency."""
+        return self._summary
+
+    @cached_property
+    def _summary(self) -> Summary | None:
         return Summary.of(self.samples) if self.samples else None
 
 
