@@ -127,16 +127,17 @@ def explain(
     from edgec_partitioner.explain_text import to_text
 
     from edgec.explaining import explain_model
-    from edgec.report.explain_html import check_place, write_page
+    from edgec.report.explain_html import page
     from edgec.report.figures import check, requirements
+    from edgec.report.files import check_place, write_whole
 
     wanted = requirements(require)
     if html is not None:
-        check_place(html)
+        check_place(html, "--html")
     report = explain_model(model, _options(**options))
     outcomes = check(wanted, report)
     if html is not None:
-        write_page(report, html)
+        write_whole(html, page(report))
     if as_json:
         click.echo(json.dumps({**report.to_json(), "requirements": [asdict(o) for o in outcomes]}, indent=1))
     else:

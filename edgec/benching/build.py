@@ -10,6 +10,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
+from edgec_devices.estimating import COST_MODEL
 from edgec_devices.measurement import Launch, Measurement, OpProfile
 from edgec_devices.throttling import judge
 from edgec_runtime import Bundle, SegmentInfo
@@ -138,7 +139,7 @@ def _estimated(bundle: Bundle, m: Measurement, graph: Mapping[str, Any]) -> dict
             place=s.place,
             backend=m.backends[i],
             latency=Series(((e.ms,),) if e.ms is not None else (), True, e.how),
-            parts=_parts(graph, s) if m.backends[i] == "cost model" else {},
+            parts=_parts(graph, s) if m.backends[i] == COST_MODEL else {},
             ops=tuple(_op(graph, s, call, op.ms) for call, op in enumerate(e.ops)),
             ops_how=e.how,
         )

@@ -17,6 +17,7 @@ import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from edgec_devices.estimating import COST_MODEL
 from edgec_devices.flash import METRICS
 from edgec_devices.requirement import Figure, Kind, Requirement, Vocabulary, amount
 from edgec_devices.throttling import Throttling
@@ -25,7 +26,7 @@ from edgec_runtime import Bundle, Summary
 from edgec.benching.build import read_graph
 from edgec.benching.report import BenchReport, Check, Once, OpReport, SegmentReport, Series
 
-ON_TPU = ("delegate", "cost model")
+ON_TPU = ("delegate", COST_MODEL)
 """Backends whose time is the Edge TPU's: measured on it, and estimated of it."""
 
 _TRANSFERS = ("input", "output", "code", "streamed")

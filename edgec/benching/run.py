@@ -23,6 +23,7 @@ from edgec.benching.request import FILES, Bench
 from edgec.benching.text import to_markdown
 from edgec.benching.trace import to_trace
 from edgec.errors import InputError
+from edgec.report.files import check_place, write_whole
 
 
 def run_bench(request: Bench, say: Progress = lambda text: None) -> BenchReport:
@@ -48,7 +49,7 @@ def run_bench(request: Bench, say: Progress = lambda text: None) -> BenchReport:
         "html": lambda: page(report, graph, measurement),
     }
     for name, path in places.items():
-        _write(path, writers[name]())
+        write_whole(path, writers[name]())
     return report
 
 
@@ -59,23 +60,8 @@ def _settings(request: Bench, plan: Plan) -> dict[str, Any]:
 
 def _check_places(places: Mapping[str, Path]) -> None:
     """Before minutes of work: it must be possible to write there."""
-    for path in places.values():
-        if path.is_dir():
-            raise InputError(f"{path} is a folder", at=str(path), hint="give a file")
-        if not path.parent.is_dir():
-            raise InputError(f"the folder {path.parent} does not exist", at=str(path), hint=f"mkdir -p {path.parent}")
+    for name, path in places.items():
+        check_place(path, f"--{name}")
     twice = [f"--{name}" for name, path in places.items() if list(places.values()).count(path) > 1]
     if twice:
         raise InputError(f"{' and '.join(twice)} name one file", at=str(places[twice[0][2:]]), hint="give each its own")
-
-
-def _write(path: Path, text: str) -> None:
-    """Aside, and renamed when whole."""
-    aside = path.with_name(f".{path.name}.part")
-    try:
-        aside.write_text(text, encoding="utf-8")
-        aside.replace(path)
-    except OSError as e:
-        raise InputError(f"cannot write {path}: {e.strerror}", at=str(path), hint="check the folder") from e
-    finally:
-        aside.unlink(missing_ok=True)

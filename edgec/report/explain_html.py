@@ -5,8 +5,6 @@ The form is explain.html; what takes the place of its `<!--…-->` marks is esca
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
@@ -14,7 +12,6 @@ from pathlib import Path
 from edgec_partitioner.explain import ON_CHIP, Report, SegmentRow
 from edgec_partitioner.explain_text import PLACES, brought, comparison_rows, count, notes, percent, reasons, size
 
-from edgec.errors import InputError
 from edgec.report.explain_svg import graph_svg
 from edgec.report.page_parts import embedded, filled, graph_view, table
 
@@ -23,28 +20,6 @@ _LEGEND = (
     '<span class="badge edgetpu">Edge TPU</span><span class="badge cpu">CPU</span>'
     '<span class="badge uncertain">uncertain</span><span class="badge rewritten">&#9679; rewritten</span>'
 )
-
-
-def check_place(path: Path) -> None:
-    """Raises InputError where a page cannot be written, before the work is done."""
-    if not path.parent.is_dir():
-        raise InputError(f"the folder {path.parent} does not exist", "--html", f"mkdir -p {path.parent}")
-    if path.is_dir():
-        raise InputError(f"{path} is a folder", "--html", "give the name of a file")
-
-
-def write_page(r: Report, path: Path) -> None:
-    """Write the page, whole or not at all."""
-    text = page(r)
-    handle, aside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as f:
-            f.write(text)
-        os.chmod(aside, 0o644)
-        os.replace(aside, path)
-    except BaseException:
-        os.unlink(aside)
-        raise
 
 
 def page(r: Report) -> str:

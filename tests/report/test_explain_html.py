@@ -21,7 +21,8 @@ from edgec_partitioner.source import SourceOp
 from edgec.errors import InputError
 from edgec.ir import Graph
 from edgec.quantize import assumed
-from edgec.report.explain_html import check_place, page, write_page
+from edgec.report.explain_html import page
+from edgec.report.files import check_place, write_whole
 from tests.quantize.nets import NETS
 
 CPU = CpuCost(0.01)
@@ -143,23 +144,23 @@ def test_the_script_parses(tmp_path: Path) -> None:
 
 def test_no_half_written_page_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "r.html"
-    write_page(report(), path)
+    write_whole(path, page(report()))
     before = path.read_text()
     assert Page(before).ops
     with monkeypatch.context() as m:
         m.setattr("os.replace", _full_disk)
-        with pytest.raises(OSError, match="full"):
-            write_page(report("chain"), path)
+        with pytest.raises(InputError, match=r"cannot write .*: full"):
+            write_whole(path, page(report("chain")))
     assert path.read_text() == before
     assert [p.name for p in tmp_path.iterdir()] == ["r.html"]
 
 
 def _full_disk(a: object, b: object) -> None:
-    raise OSError("full")
+    raise OSError(28, "full")
 
 
 def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="does not exist"):
-        check_place(tmp_path / "no" / "r.html")
+        check_place(tmp_path / "no" / "r.html", "--html")
     with pytest.raises(InputError, match="is a folder"):
-        check_place(tmp_path)
+        check_place(tmp_path, "--html")
