@@ -10,16 +10,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from edgec.version import VERSION
+
+__version__ = VERSION
 
 if TYPE_CHECKING:
     from edgec_devices.findings import Report as Findings
     from edgec_partitioner.explain import Report
 
-    from edgec.benching.report import BenchReport
-    from edgec.compiler import Compiled
+    from edgec.benching.result import BenchReport
+    from edgec.drive.compile import Compiled
+    from edgec.drive.lower import Options
     from edgec.ir import Array
-    from edgec.lowering import Options
 
 PathLike = str | Path
 
@@ -38,7 +40,7 @@ def compile(
     edgetpu_compiler: str | None = None,
 ) -> Compiled:
     """Compile a .onnx or .tflite file into one verified bundle, as `edgec compile`. Raises errors.EdgecError."""
-    from edgec.compiler import compile_model
+    from edgec.drive.compile import compile_model
 
     return compile_model(
         Path(model),
@@ -52,7 +54,7 @@ def compile(
 
 def finish(folder: PathLike) -> Compiled:
     """Go on with a hand-off folder on which edgetpu_compiler has run, as `edgec finish`. Raises errors.EdgecError."""
-    from edgec.compiler import finish
+    from edgec.drive.compile import finish
 
     return finish(Path(folder))
 
@@ -67,7 +69,7 @@ def explain(
     disable: Sequence[str] = (),
 ) -> Report:
     """Where each operation runs, and why; see `edgec explain --help`."""
-    from edgec.explaining import explain_model
+    from edgec.drive.explain import explain_model
 
     return explain_model(Path(model), _options(target, calibrate, preprocess, input_shapes, disable))
 
@@ -90,7 +92,7 @@ def bench(
     Raises errors.EdgecError; a missed budget is no error but an entry of the report.
     """
     from edgec.benching.request import Bench
-    from edgec.benching.run import run_bench
+    from edgec.drive.bench import run_bench
 
     return run_bench(Bench(Path(bundle), on, runs=runs, seconds=seconds, **wishes))
 
@@ -112,7 +114,7 @@ def _options(
     input_shapes: Mapping[str, tuple[int, ...]] | None,
     disable: Sequence[str],
 ) -> Options:
-    from edgec.lowering import Options
+    from edgec.drive.lower import Options
 
     data = Path(calibrate) if calibrate is not None else None
     return Options(target, data, preprocess, dict(input_shapes or {}), tuple(disable))

@@ -1,5 +1,5 @@
 """python -m edgec."""
 
-from edgec.cli import main
+from edgec.cli.main import main
 
 main()

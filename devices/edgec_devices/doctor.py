@@ -1,7 +1,7 @@
 """Looks at this machine, or at a device behind a link: what is there, what is not, and what to type about it.
 
-Both have the same collector (edgec_runtime/facts.py) and the same judge (findings.py); what only a machine that
-compiles needs is looked at here.
+Both have the same collector (edgec_runtime/device_end/facts.py) and the same judge (findings.py); what only a
+machine that compiles needs is looked at here.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 
 from edgec_runtime import EdgecError
 from edgec_runtime.cache import cache_dir
-from edgec_runtime.facts import collect, edgetpus_here
+from edgec_runtime.device_end.facts import collect, edgetpus_here
 
 from edgec_devices.findings import EDGETPU_STATES, Facts, Finding, Report, judge
 from edgec_devices.plugin import host_compilers

@@ -1,4 +1,4 @@
-"""Judges the facts of a machine (edgec_runtime/facts.py): what is fine, what is not, one command to type about it."""
+"""Judges the facts of a machine (device_end/facts.py): what is fine, what is not, one command to type about it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from edgec_runtime.facts import EDGETPU_IDS, MODULES, TRIAL_S, distribution
-from edgec_runtime.slots import ELF_MACHINES
+from edgec_runtime.device_end.facts import EDGETPU_IDS, MODULES, TRIAL_S, distribution
+from edgec_runtime.device_end.slots import ELF_MACHINES
 
 from edgec_devices.throttling import HOT, POWER_BITS, SINCE_BOOT, TOO_HOT, UNDER_VOLTAGE, set_governor
 

@@ -143,7 +143,7 @@ def latency(connection: Connection, app: str, slot: str, runs: int = CHECK_RUNS)
 
 @dataclass(frozen=True)
 class Ran:
-    """report: the program's --json.  outputs: .npy files.  vitals: as edgec_runtime.vitals has them, if asked for."""
+    """report: the program's --json.  outputs: .npy files.  vitals: as device_end.vitals has them, if asked for."""
 
     report: dict[str, Any]
     outputs: tuple[bytes, ...]

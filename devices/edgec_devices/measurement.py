@@ -75,7 +75,7 @@ class Launch:
     nobody looked. at: when each inference began. total: how long it took. segments: by segment and inference. warmup:
     how many of them, the first of all included, only warm up. waited: how long of each its thread waited for a
     processor that others had; none where nobody knows. rss: bytes, the highest resident size. yardstick: a fixed loop
-    of main.c, timed now and then. vitals: as edgec_runtime.vitals has them.
+    of main.c, timed now and then. vitals: as edgec_runtime.device_end.vitals has them.
     """
 
     backends: tuple[str, ...]

@@ -19,8 +19,8 @@ from typing import Any
 
 import edgec_runtime
 from edgec_runtime import Bundle, BundleError, InputError, write_bundle
-from edgec_runtime.slots import Refused
-from edgec_runtime.units import RUNS, unit_name, unit_text
+from edgec_runtime.device_end.slots import Refused
+from edgec_runtime.device_end.units import RUNS, unit_name, unit_text
 
 from edgec_devices.debian_package import File, deb, tar_gz
 from edgec_devices.transfer import app_name
@@ -178,7 +178,8 @@ def _reduced(bundle: Bundle, target: str) -> bytes:
 
 def _runtime(folder: str) -> dict[str, File]:
     source = Path(edgec_runtime.__file__).parent
-    return {f"{folder}/edgec_runtime/{p.name}": File(p.read_bytes()) for p in sorted(source.glob("*.py"))}
+    paths = sorted(source.rglob("*.py"))
+    return {f"{folder}/edgec_runtime/{p.relative_to(source)}": File(p.read_bytes()) for p in paths}
 
 
 def _settings(name: str, folder: str) -> str:

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any
 
 from edgec_runtime import BundleError, DeviceError, EdgecError, InputError
-from edgec_runtime.wire import PROTOCOL, Delivery, pack, unpack
+from edgec_runtime.device_end.wire import PROTOCOL, Delivery, pack, unpack
 
 from edgec_devices.stream import LinkLost, Stream, device_end
 

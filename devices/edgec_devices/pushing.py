@@ -75,7 +75,7 @@ def runtime_wheel() -> Wheel:
     version = edgec_runtime.__version__
     folder = Path(edgec_runtime.__file__).parent
     info = f"edgec_runtime-{version}.dist-info"
-    files = {f"edgec_runtime/{p.name}": p.read_bytes() for p in sorted(folder.glob("*.py"))}
+    files = {f"edgec_runtime/{p.relative_to(folder)}": p.read_bytes() for p in sorted(folder.rglob("*.py"))}
     files["edgec_runtime/py.typed"] = b""
     metadata = f"Metadata-Version: 2.1\nName: edgec-runtime\nVersion: {version}\nLicense: Apache-2.0\n"
     files[f"{info}/METADATA"] = f"{metadata}Requires-Python: {PYTHON}\nRequires-Dist: {REQUIRES}\n".encode()

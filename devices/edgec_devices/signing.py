@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from edgec_runtime import Bundle, InputError, ToolError
 from edgec_runtime.bundle import write_signed
-from edgec_runtime.trust import Key, message, signature_text
+from edgec_runtime.device_end.trust import Key, message, signature_text
 
 from edgec_devices.flash import Outcome, each
 from edgec_devices.protocol import Connection

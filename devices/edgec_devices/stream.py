@@ -27,7 +27,7 @@ class LinkLost(DeviceError):
 
 
 class Stream(ABC):
-    """A byte stream to a device.  chunk, window, rate: what fits the line (edgec_runtime/wire.py)."""
+    """A byte stream to a device.  chunk, window, rate: what fits the line (edgec_runtime/device_end/wire.py)."""
 
     url: str
     chunk = 1 << 14
@@ -69,14 +69,15 @@ def stream_for(url: str, ask: bool = False) -> Stream:
 @cache
 def device_end() -> tuple[bytes, str]:
     """The device end as one file of Python, and the sha256 it goes by."""
-    folder = Path(edgec_runtime.__file__).parent
+    folder = Path(edgec_runtime.__file__).parent / "device_end"
     texts = {name: (folder / f"{name}.py").read_text(encoding="utf-8") for name in DEVICE_END}
     sha = hashlib.sha256(repr(texts).encode()).hexdigest()
     return (
         "# The device end of edgec, made of edgec_runtime's files by the host.\n"
         "import sys, types\n"
         f"for name, text in {texts!r}.items():\n"
-        "    module = sys.modules['edgec_runtime.' + name] = types.ModuleType('edgec_runtime.' + name)\n"
+        "    module = types.ModuleType('edgec_runtime.device_end.' + name)\n"
+        "    sys.modules[module.__name__] = module\n"
         "    exec(compile(text, name + '.py', 'exec'), module.__dict__)\n"
         f"module.main({sha!r})\n"
     ).encode(), sha

@@ -1,4 +1,4 @@
-"""Whether a device was slowed down while it was measured: judges its vitals (edgec_runtime/vitals.py).
+"""Whether a device was slowed down while it was measured: judges its vitals (edgec_runtime/device_end/vitals.py).
 
 The bits are those of `vcgencmd get_throttled` in Raspberry Pi's documentation: four for now, and 16 higher whether it
 has happened since the board was booted (of the file in sysfs: in the 2 s before).  Bit 2 says only that the clock is
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from edgec_runtime.vitals import FLAGS_NOW
+from edgec_runtime.device_end.vitals import FLAGS_NOW
 
 UNDER_VOLTAGE, CAPPED, THROTTLED, SOFT_LIMIT = range(4)
 POWER_BITS = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from edgec.benching.comparison import compare
-from edgec.benching.report import BenchReport, Compared
+from edgec.benching.result import BenchReport, Compared
 from edgec.errors import InputError
 
 _SAME = ("board", "cpu", "target", "runner", "emulated")

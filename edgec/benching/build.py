@@ -15,11 +15,11 @@ from edgec_devices.measurement import Launch, Measurement, OpProfile
 from edgec_devices.throttling import judge
 from edgec_runtime import Bundle, SegmentInfo
 
-import edgec
 from edgec.benching.memory import memory
-from edgec.benching.report import BenchReport, DeviceReport, Once, OpReport, SegmentReport, Series, Steadiness
+from edgec.benching.result import BenchReport, DeviceReport, Once, OpReport, SegmentReport, Series, Steadiness
 from edgec.benching.steady import steady_from
-from edgec.report.graph_file import GRAPH_FILE
+from edgec.emit.graph_file import GRAPH_FILE
+from edgec.version import VERSION
 
 EMULATED_CLOCK = "by the clock of an emulated machine"
 BUSY = 0.02
@@ -43,7 +43,7 @@ def build_report(bundle: Bundle, m: Measurement, settings: Mapping[str, Any]) ->
         "bundle_sha256": hashlib.sha256(bundle.path.read_bytes()).hexdigest(),
         "target": bundle.manifest.target,
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
-        "edgec": edgec.__version__,
+        "edgec": VERSION,
         "device": DeviceReport(**asdict(m.device), runner=m.runner),
         "settings": settings,
     }

@@ -24,7 +24,7 @@ from edgec_devices.throttling import Throttling
 from edgec_runtime import Bundle, Summary
 
 from edgec.benching.build import read_graph
-from edgec.benching.report import BenchReport, Check, Once, OpReport, SegmentReport, Series
+from edgec.benching.result import BenchReport, Check, Once, OpReport, SegmentReport, Series
 
 ON_TPU = ("delegate", COST_MODEL)
 """Backends whose time is the Edge TPU's: measured on it, and estimated of it."""

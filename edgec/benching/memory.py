@@ -8,7 +8,7 @@ from typing import Any
 
 from edgec_runtime import Bundle
 
-from edgec.benching.report import Memory
+from edgec.benching.result import Memory
 
 _WRITE, _ALLOC, _EXEC = 1, 2, 4
 

@@ -11,7 +11,7 @@ from typing import Literal
 
 from edgec_devices.requirement import amount
 
-from edgec.benching.report import BenchReport, Check, Compared
+from edgec.benching.result import BenchReport, Check, Compared
 
 State = Literal["pass", "fail", "skipped"]
 WORDS: dict[State, str] = {"pass": "PASS", "fail": "FAIL", "skipped": "UNKNOWN"}

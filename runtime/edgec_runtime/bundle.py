@@ -20,10 +20,10 @@ from typing import IO, Any, Dict, List, Mapping, NoReturn, Optional, Tuple, Type
 
 import numpy as np
 
+from .device_end.slots import MAX_BUNDLE_BYTES, MAX_FILES, MAX_MANIFEST_BYTES, safe_name
+from .device_end.trust import MAX_SIGNATURE_BYTES, SIGNATURE, parse_signature
 from .errors import BundleError
 from .manifest import SCHEMA, Manifest, check_manifest, parse_manifest
-from .slots import MAX_BUNDLE_BYTES, MAX_FILES, MAX_MANIFEST_BYTES, safe_name
-from .trust import MAX_SIGNATURE_BYTES, SIGNATURE, parse_signature
 
 MANIFEST = "manifest.json"
 

@@ -13,8 +13,8 @@ from typing import Any, Callable, List, Mapping, Optional, Tuple
 import numpy as np
 from numpy.typing import NDArray
 
+from .device_end.facts import EDGETPU_LIBRARIES, MODULES
 from .errors import DeviceError, InputError, did_you_mean
-from .facts import EDGETPU_LIBRARIES, MODULES
 
 Array = NDArray[Any]
 

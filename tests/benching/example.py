@@ -10,7 +10,7 @@ from typing import Any
 from edgec_devices.measurement import Identity, Launch, Measurement, OpEstimate, OpProfile, SegmentEstimate
 from edgec_devices.throttling import Throttling, judge
 
-from edgec.benching.report import (
+from edgec.benching.result import (
     BenchReport,
     Check,
     Compared,

@@ -12,10 +12,10 @@ from xml.etree import ElementTree
 import pytest
 from click.testing import CliRunner, Result
 from edgec_runtime import write_bundle
-from edgec_runtime.slots import machine_target
+from edgec_runtime.device_end.slots import machine_target
 
 import edgec
-from edgec.cli import cli
+from edgec.cli.main import cli
 from edgec.errors import EdgecError, InputError
 from tests.conftest import ROOT
 from tests.runtime import tiny_model

@@ -20,7 +20,7 @@ from edgec_runtime import Bundle, DeviceError, write_bundle
 
 from edgec.benching.build import EMULATED_CLOCK, build_report
 from edgec.benching.memory import sections
-from edgec.benching.report import BenchReport
+from edgec.benching.result import BenchReport
 from edgec.errors import InputError
 from tests.runtime import tiny_model
 

@@ -18,9 +18,9 @@ from xml.etree import ElementTree
 import pytest
 from edgec_devices import protocol
 from edgec_runtime import write_bundle
-from edgec_runtime.slots import machine_target
+from edgec_runtime.device_end.slots import machine_target
 
-from edgec.cli import main
+from edgec.cli.main import main
 from tests.conftest import ROOT
 from tests.runtime import tiny_model
 

@@ -13,7 +13,7 @@ from edgec_devices.throttling import Throttling
 from edgec_runtime import Bundle, write_bundle
 
 from edgec.benching.figures import Absent, check_budgets, figures, parse_budgets
-from edgec.benching.report import (
+from edgec.benching.result import (
     BenchReport,
     Check,
     DeviceReport,

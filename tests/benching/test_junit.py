@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgec.benching.junit import to_junit
-from edgec.benching.report import BenchReport
+from edgec.benching.result import BenchReport
 from edgec.benching.verdicts import passed
+from edgec.report.bench.junit import to_junit
 from tests.benching.example import EXAMPLES, estimated, measured, missed, throttled, unsure
 
 MEASURED = measured()

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from edgec_devices.measurement import Measurement
 
-from edgec.benching.charts import Launched, inferences_svg
-from edgec.benching.page import page
-from edgec.benching.report import BenchReport
+from edgec.benching.result import BenchReport
+from edgec.report.bench.charts import Launched, inferences_svg
+from edgec.report.bench.page import page
 from tests.benching.example import (
     EXAMPLES,
     GRAPH,

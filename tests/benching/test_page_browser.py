@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from edgec.benching.page import page
+from edgec.report.bench.page import page
 from edgec.report.page_parts import embedded
 from tests.benching.example import EXAMPLES, GRAPH, hostile, measured, measurement
 from tests.report.test_explain_browser import ACT, visit

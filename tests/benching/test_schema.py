@@ -13,7 +13,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 import pytest
 from edgec_runtime import Summary
 
-from edgec.benching.report import SCHEMA, BenchReport, Series
+from edgec.benching.result import SCHEMA, BenchReport, Series
 from tests.benching.example import EXAMPLES, SETTINGS, measured
 
 jsonschema = pytest.importorskip("jsonschema", reason="no jsonschema: pip install -e .[dev]")

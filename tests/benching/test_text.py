@@ -8,9 +8,9 @@ from itertools import pairwise
 
 import pytest
 
-from edgec.benching.histogram import histogram
-from edgec.benching.report import BenchReport, Series
-from edgec.benching.text import to_markdown
+from edgec.benching.result import BenchReport, Series
+from edgec.report.bench.histogram import histogram
+from edgec.report.bench.text import to_markdown
 from tests.benching.example import EXAMPLES, estimated, measured, missed, throttled, unsure
 
 

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from edgec_devices.measurement import Measurement
 
-from edgec.benching import trace
-from edgec.benching.report import BenchReport
-from edgec.benching.timeline import moments
-from edgec.benching.trace import to_trace
+from edgec.benching.result import BenchReport
+from edgec.report.bench import trace
+from edgec.report.bench.timeline import moments
+from edgec.report.bench.trace import to_trace
 from tests.benching.example import (
     LAUNCHES,
     ORIGIN,

@@ -14,13 +14,13 @@ from click.testing import CliRunner, Result
 from edgec_partitioner.legalize import rewrites
 
 import edgec as package
-from edgec.cli import cli
+from edgec.cli.main import cli
+from edgec.drive.requirements import FIGURES
 from edgec.emit.tflite import write_tflite
 from edgec.errors import InputError
 from edgec.ir import Builder, Quant, TensorType
 from edgec.ops.activation import LeakyRelu
 from edgec.ops.unary import Relu
-from edgec.report.figures import FIGURES
 from tests.conftest import SHARED
 
 ROOT = Path(__file__).parents[2]

@@ -14,11 +14,11 @@ from edgec_devices import device_for
 from edgec_runtime import Bundle, Session
 
 import edgec
-from edgec import compiler
+from edgec.drive import compile as compiler
+from edgec.drive.lower import Options
 from edgec.emit.c import CSource, segment_source
 from edgec.errors import EdgecError
 from edgec.ir import Array, Graph
-from edgec.lowering import Options
 from tests.toolchain.stand_in_edgetpu_compiler import StandInEdgetpuCompiler
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"

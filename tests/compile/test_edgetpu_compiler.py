@@ -13,10 +13,10 @@ import pytest
 from click.testing import CliRunner
 from edgec_runtime import Bundle, Session
 
-from edgec import compiler
-from edgec.cli import cli
+from edgec.cli.main import cli
+from edgec.drive import compile as compiler
+from edgec.drive.lower import Options
 from edgec.errors import EdgecError, InputError
-from edgec.lowering import Options
 from tests.toolchain.stand_in_edgetpu_compiler import Rules, StandInEdgetpuCompiler
 
 ROOT = Path(__file__).parents[2]
@@ -134,7 +134,7 @@ def test_a_folder_whose_model_changed(model: Path, tmp_path: Path) -> None:
 
 
 def test_a_recipe_of_another_edgec(model: Path, tmp_path: Path) -> None:
-    from edgec.job import Job
+    from edgec.drive.job import Job
 
     recipe = Job(
         model, tmp_path / "o.edgec", Options("pi4", input_shapes={"x": (1, 2)}, disable=("fold_pad",))

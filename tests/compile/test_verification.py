@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from edgec.drive.verify import FLOAT_TOLERANCE, distance, rounding_error
 from edgec.ir import Builder, Graph, TensorType, interp
 from edgec.ops.binary import Mul, Sub
-from edgec.verification import FLOAT_TOLERANCE, distance, rounding_error
 
 
 def amplifier(gain: float) -> Graph:

@@ -27,8 +27,8 @@ from edgec_devices.protocol import Connection
 from edgec_devices.stream import LinkLost, Stream, device_end
 from edgec_devices.transfer import Recipe
 from edgec_runtime import EdgecError, write_bundle
-from edgec_runtime.agent import Service
-from edgec_runtime.slots import ELF_MACHINES, App, Disk, digest, machine_target
+from edgec_runtime.device_end.agent import Service
+from edgec_runtime.device_end.slots import ELF_MACHINES, App, Disk, digest, machine_target
 
 from tests.runtime import tiny_model
 

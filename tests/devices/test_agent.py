@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 from edgec_devices.transfer import Recipe
-from edgec_runtime.agent import Service
-from edgec_runtime.slots import MAX_BUNDLE_BYTES, App, Disk, Plan, Refused, digest, machine_target, refusal
-from edgec_runtime.wire import HELLO, Frame
+from edgec_runtime.device_end.agent import Service
+from edgec_runtime.device_end.slots import MAX_BUNDLE_BYTES, App, Disk, Plan, Refused, digest, machine_target, refusal
+from edgec_runtime.device_end.wire import HELLO, Frame
 
 from tests.devices import faults
 from tests.devices.faults import QuickDisk, fake_program, make_bundle

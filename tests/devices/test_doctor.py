@@ -22,11 +22,11 @@ from edgec_devices.findings import Finding, Report, judge
 from edgec_devices.protocol import Connection
 from edgec_devices.stream import stream_for
 from edgec_runtime import DeviceError, InputError
-from edgec_runtime.agent import Service, serve
-from edgec_runtime.facts import alignment, collect
-from edgec_runtime.wire import ACK, HELLO, LAST, Decoder, Frame, pack
+from edgec_runtime.device_end.agent import Service, serve
+from edgec_runtime.device_end.facts import alignment, collect
+from edgec_runtime.device_end.wire import ACK, HELLO, LAST, Decoder, Frame, pack
 
-from edgec.cli import cli
+from edgec.cli.main import cli
 from tests.runtime import tiny_model
 
 FIRMWARE = "sys/devices/platform/soc/soc:firmware/get_throttled"
@@ -215,7 +215,7 @@ def test_a_real_trial_that_crashes_and_one_that_hangs(tmp_path: Path, monkeypatc
     (package / "__init__.py").write_text("")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr("edgec_runtime.facts.TRIAL_S", 3.0)
+    monkeypatch.setattr("edgec_runtime.device_end.facts.TRIAL_S", 3.0)
     for code, status in (("import os; os.kill(os.getpid(), 11)", -11), ("import time; time.sleep(60)", None)):
         (package / "interpreter.py").write_text(code)
         trial = next(t for t in collect(str(tmp_path))["trials"] if t["module"].startswith("tflite_runtime"))

@@ -21,10 +21,10 @@ from edgec_devices.remote import Remote
 from edgec_devices.stream import LinkLost, device_end, stream_for
 from edgec_devices.transfer import Recipe, Sending, app_name, send
 from edgec_runtime import Bundle, BundleError, DeviceError, InputError, write_bundle
+from edgec_runtime.device_end.slots import machine_target
 from edgec_runtime.errors import EdgecError
-from edgec_runtime.slots import machine_target
 
-from edgec import cli_devices
+from edgec.cli import devices as cli_devices
 from tests.devices.faults import Faults, SimStream, World, make_bundle
 from tests.runtime import tiny_model
 
@@ -148,7 +148,7 @@ def test_a_disk_that_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pr
 
 
 def test_no_space_while_it_is_written(tmp_path: Path) -> None:
-    from edgec_runtime.slots import Disk
+    from edgec_runtime.device_end.slots import Disk
 
     class Full(Disk):
         def write(self, path: str, offset: int, data: bytes, mode: int = 0o644) -> None:

@@ -5,7 +5,18 @@ from __future__ import annotations
 import random
 
 import pytest
-from edgec_runtime.wire import DATA, ESCAPE, FLAG, INSERTED, MAX_CHUNK, MAX_MESSAGE, Decoder, Frame, pack, unpack
+from edgec_runtime.device_end.wire import (
+    DATA,
+    ESCAPE,
+    FLAG,
+    INSERTED,
+    MAX_CHUNK,
+    MAX_MESSAGE,
+    Decoder,
+    Frame,
+    pack,
+    unpack,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -23,7 +23,7 @@ from edgec_devices.machine.qemu import arguments
 from edgec_devices.machine.tree import Tree, merged
 from edgec_runtime import InputError, ToolError
 
-from edgec import cli_machine
+from edgec.cli import machine as cli_machine
 
 needs_ext4 = pytest.mark.skipif(
     not all(shutil.which(p, path="/usr/sbin:/sbin:/usr/bin") for p in ("mke2fs", "debugfs", "e2fsck")),

@@ -22,9 +22,9 @@ from edgec_devices.debian_package import DATE, File, ar, deb
 from edgec_devices.machine import Machine, boot
 from edgec_devices.package import ARCHITECTURES, FORMATS, package, package_name, write
 from edgec_runtime import Bundle, BundleError, InputError, ToolError, write_bundle
-from edgec_runtime.slots import machine_target
+from edgec_runtime.device_end.slots import machine_target
 
-from edgec import cli_package
+from edgec.cli import package as cli_package
 from tests.runtime import tiny_model
 
 needs_dpkg = pytest.mark.skipif(shutil.which("dpkg-deb") is None, reason="no dpkg-deb: install dpkg")

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from edgec_devices.protocol import Connection
 from edgec_devices.stream import LinkLost, device_end
-from edgec_runtime import BundleError, DeviceError, InputError, wire
-from edgec_runtime.agent import Service
-from edgec_runtime.wire import ACK, DATA, FROM_DEVICE, HELLO, LAST, PROTOCOL, Decoder, Delivery, Frame
+from edgec_runtime import BundleError, DeviceError, InputError
+from edgec_runtime.device_end import wire
+from edgec_runtime.device_end.agent import Service
+from edgec_runtime.device_end.wire import ACK, DATA, FROM_DEVICE, HELLO, LAST, PROTOCOL, Decoder, Delivery, Frame
 
 from tests.devices.faults import Faults, SimStream, World
 

@@ -22,7 +22,7 @@ from edgec_devices.remote import Remote
 from edgec_devices.signing import new_key
 from edgec_devices.stream import stream_for
 from edgec_runtime import Bundle, DeviceError, EdgecError, InputError, write_bundle
-from edgec_runtime.slots import machine_target
+from edgec_runtime.device_end.slots import machine_target
 
 from tests.conftest import ROOT
 from tests.devices.test_flash import bundle, cli, failed, ok

@@ -18,7 +18,7 @@ from edgec_devices.protocol import Connection
 from edgec_devices.stream import stream_for
 from edgec_devices.transfer import Recipe
 from edgec_runtime import BundleError, DeviceError, EdgecError
-from edgec_runtime.slots import machine_target
+from edgec_runtime.device_end.slots import machine_target
 
 from tests.devices import faults
 from tests.devices.test_agent import HOSTILE, Change, hostile

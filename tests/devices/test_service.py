@@ -12,10 +12,10 @@ import pytest
 from click.testing import CliRunner
 from edgec_devices.flash import Outcome, flash, rollback
 from edgec_runtime import write_bundle
-from edgec_runtime.slots import Disk, Refused, machine_target
-from edgec_runtime.units import Units, unit_name, unit_text
+from edgec_runtime.device_end.slots import Disk, Refused, machine_target
+from edgec_runtime.device_end.units import Units, unit_name, unit_text
 
-from edgec import cli_devices
+from edgec.cli import devices as cli_devices
 from tests.runtime import tiny_model
 
 UNIT = "edgec-tiny.service"

@@ -16,14 +16,14 @@ from edgec_devices.flash import flash, rollback
 from edgec_devices.signing import new_key, public_path, read_public, sign, trust
 from edgec_devices.transfer import Recipe
 from edgec_runtime import Bundle, BundleError, DeviceError, InputError, ToolError, write_bundle
-from edgec_runtime.ed25519 import verify
+from edgec_runtime.device_end.ed25519 import verify
+from edgec_runtime.device_end.slots import machine_target
+from edgec_runtime.device_end.trust import SIGNATURE, Key
 from edgec_runtime.errors import EdgecError
-from edgec_runtime.slots import machine_target
-from edgec_runtime.trust import SIGNATURE, Key
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgec.cli_package import VERBS
+from edgec.cli.package import VERBS
 from tests.devices.faults import digest_of
 from tests.runtime import tiny_model
 
@@ -264,7 +264,7 @@ def test_a_device_with_a_key_takes_only_what_it_signed(tmp_path: Path, root: Pat
 @pytest.mark.cc
 def test_files_that_only_the_manifest_vouches_for(tmp_path: Path, root: Path, program: Path, key: Path) -> None:
     """The host refuses such bundles itself; the device must not rely on that."""
-    from edgec_runtime.slots import App, Disk, Refused
+    from edgec_runtime.device_end.slots import App, Disk, Refused
 
     from tests.devices.test_agent import put_all
 
@@ -305,7 +305,7 @@ def test_a_trusted_key_that_is_damaged_lets_nothing_in(tmp_path: Path, root: Pat
 
 
 def test_the_administrators_keys_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: Path) -> None:
-    from edgec_runtime import trust as module
+    from edgec_runtime.device_end import trust as module
 
     system = tmp_path / "etc"
     monkeypatch.setattr(module, "SYSTEM_FOLDER", str(system))
@@ -318,8 +318,8 @@ def test_the_administrators_keys_come_first(tmp_path: Path, monkeypatch: pytest.
     shutil.copy(tmp_path / "admin.pub", system)
     assert module.trusted(str(tmp_path / "root")) == [admin]
 
-    from edgec_runtime.agent import Service
-    from edgec_runtime.slots import Refused
+    from edgec_runtime.device_end.agent import Service
+    from edgec_runtime.device_end.slots import Refused
 
     with pytest.raises(Refused, match="only the administrator's keys count"):
         Service(str(tmp_path / "root")).do_trust({}, public_path(key).read_bytes())

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 from edgec_devices.throttling import Throttling, judge
-from edgec_runtime import vitals
-from edgec_runtime.agent import Service
-from edgec_runtime.facts import identity
-from edgec_runtime.slots import Refused
-from edgec_runtime.vitals import Sensors, Watch, read
+from edgec_runtime.device_end import vitals
+from edgec_runtime.device_end.agent import Service
+from edgec_runtime.device_end.facts import identity
+from edgec_runtime.device_end.slots import Refused
+from edgec_runtime.device_end.vitals import Sensors, Watch, read
 
 POLICY = "sys/devices/system/cpu/cpufreq/policy0"
 WORD = "sys/devices/platform/soc/soc:firmware/get_throttled"

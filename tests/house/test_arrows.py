@@ -1,37 +1,59 @@
-"""The arrows between the folders run one way (docs: who may know whom)."""
+"""Who may import whom (docs/how-it-works.md): a table, not an order; and how large a file and a function may be."""
 
 from __future__ import annotations
 
 import ast
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
-# Each layer may import itself and whatever stands after it.
-LAYERS = [
-    ["edgec.cli", "edgec.demo", "edgec.__main__"],
-    [
-        "edgec",
-        "edgec.compiler",
-        "edgec.edgetpu_loop",
-        "edgec.explaining",
-        "edgec.job",
-        "edgec.lowering",
-        "edgec.report",
-        "edgec.running",
-        "edgec.verification",
-    ],
-    ["edgec_devices", "edgec.emit", "edgec.toolchain"],
-    ["edgec.quantize", "edgec.passes", "edgec.frontends"],
-    ["edgec_partitioner"],
-    ["edgec.ops"],
-    ["edgec.ir"],
-    ["edgec.errors"],
-    ["edgec_runtime"],
-]
 PACKAGES = ["edgec", "partitioner/edgec_partitioner", "runtime/edgec_runtime", "devices/edgec_devices"]
+BASE = {"edgec.errors", "edgec.version", "edgec_runtime"}
+MODEL = {*BASE, "edgec.ir", "edgec.ops"}
+WORK = {
+    *MODEL,
+    "edgec.frontends",
+    "edgec.passes",
+    "edgec.quantize",
+    "edgec.emit",
+    "edgec.toolchain",
+    "edgec_partitioner",
+    "edgec_devices",
+    "edgec_devices.boards",
+}
+# A room: those it may import, besides itself. A module is of the room with the longest name that it starts with.
+TABLE = {
+    "edgec.cli": {"edgec", "edgec.drive", "edgec.report", "edgec.benching", "edgec_devices", *BASE},
+    "edgec.__main__": {"edgec.cli"},
+    "edgec": {"edgec.drive", "edgec.benching", *WORK},
+    "edgec.drive": {"edgec.report", "edgec.benching", *WORK},
+    "edgec.report": {
+        "edgec.benching",
+        "edgec_partitioner",
+        "edgec_devices",
+        "edgec.emit",
+        "edgec_runtime.device_end",
+        *MODEL,
+    },
+    "edgec.benching": {"edgec_devices", "edgec.emit", *BASE},
+    "edgec.emit": {"edgec_partitioner", *MODEL},
+    "edgec.toolchain": {"edgec.frontends", "edgec_devices", *BASE},
+    "edgec.quantize": {"edgec.passes", *MODEL},
+    "edgec.passes": MODEL,
+    "edgec.frontends": MODEL,
+    "edgec.ops": {"edgec.ir", *BASE},
+    "edgec.ir": BASE,
+    "edgec.errors": {"edgec_runtime"},
+    "edgec.version": set(),
+    "edgec_partitioner": {"edgec.passes", "edgec_devices.boards", *MODEL},
+    "edgec_devices": {"edgec_devices.boards", "edgec_runtime", "edgec_runtime.device_end"},
+    "edgec_devices.boards": {"edgec_runtime"},
+    "edgec_runtime": {"edgec_runtime.device_end"},
+    "edgec_runtime.device_end": set(),
+}
 
 
 def _module(path: Path) -> str:
@@ -40,18 +62,15 @@ def _module(path: Path) -> str:
     return ".".join(parts[start:]).removesuffix(".__init__")
 
 
-def _layer(module: str) -> int | None:
-    best: tuple[int, int] | None = None
-    for level, names in enumerate(LAYERS):
-        for name in names:
-            if module == name or module.startswith(name + "."):
-                best = max(best or (0, 0), (len(name), level))
-    return None if best is None else best[1]
+def _room(module: str) -> str | None:
+    found = [room for room in TABLE if module == room or module.startswith(f"{room}.")]
+    return max(found, key=len, default=None)
 
 
-def _imports(path: Path) -> set[str]:
-    found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+def _imports(path: Path, anywhere: bool = True) -> set[str]:
+    """Of the whole file, or of its top alone: what runs when it is imported."""
+    tree, found = ast.parse(path.read_text()), set[str]()
+    for node in ast.walk(tree) if anywhere else tree.body:
         if isinstance(node, ast.Import):
             found.update(a.name for a in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -59,32 +78,46 @@ def _imports(path: Path) -> set[str]:
             if node.level:
                 package = _module(path).split(".") if path.name == "__init__.py" else _module(path).split(".")[:-1]
                 base = ".".join([*package[: len(package) - node.level + 1], *([base] if base else [])])
-            found.add(base)
-            found.update(f"{base}.{a.name}" for a in node.names)
+            found.update(_meant(base, a.name) for a in node.names)
     return found
+
+
+def _meant(base: str, name: str) -> str:
+    """What `from base import name` reads: the module base.name if there is one, else base."""
+    return f"{base}.{name}" if f"{base}.{name}" in MODULES else base
 
 
 def _files() -> list[Path]:
     return [p for package in PACKAGES for p in sorted((ROOT / package).rglob("*.py"))]
 
 
+MODULES = {_module(p) for p in _files()}
+
+
 @pytest.mark.parametrize("path", _files(), ids=lambda p: str(p.relative_to(ROOT)))
-def test_imports_point_down(path: Path) -> None:
-    mine = _layer(_module(path))
-    assert mine is not None, f"{_module(path)} is in no layer"
+def test_imports_are_in_the_table(path: Path) -> None:
+    mine = _room(_module(path))
+    assert mine is not None, f"{_module(path)} is in no room"
     for name in _imports(path):
-        theirs = _layer(name)
-        # importing the package `edgec` for its version is not an arrow
-        if theirs is not None and name != "edgec":
-            assert theirs >= mine, f"{_module(path)} imports {name}"
+        theirs = _room(name)
+        assert theirs in (None, mine) or theirs in TABLE[mine], f"{_module(path)} imports {name}: {mine} may not"
+
+
+def test_rooms_make_no_circle() -> None:
+    TopologicalSorter(TABLE).prepare()
+
+
+def test_modules_make_no_circle() -> None:
+    TopologicalSorter({_module(p): _imports(p, anywhere=False) & MODULES - {_module(p)} for p in _files()}).prepare()
 
 
 def test_the_device_side_needs_only_numpy() -> None:
     allowed = {"numpy", "edgec_runtime", "ai_edge_litert", "tflite_runtime", "pycoral", "__future__"}
     for path in sorted((ROOT / "runtime" / "edgec_runtime").rglob("*.py")):
+        known = allowed - {"numpy"} if "device_end" in path.parts else allowed
         for name in _imports(path):
             top = name.split(".")[0]
-            assert top in allowed or top in sys.stdlib_module_names, f"{path.name} imports {name}"
+            assert top in known or top in sys.stdlib_module_names, f"{path.name} imports {name}"
 
 
 def test_no_file_and_no_function_outgrows_a_head() -> None:

@@ -20,8 +20,8 @@ from edgec_partitioner.verdicts import Place, verdicts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from edgec.drive.lower import Options, cpu_cost, lower
 from edgec.ir import Builder, Graph, Op, Quant, TensorType, Value
-from edgec.lowering import Options, cpu_cost, lower
 from edgec.ops.binary import Add
 from edgec.ops.concat import Concat
 from edgec.ops.matmul import FullyConnected

@@ -13,7 +13,6 @@ from edgec_partitioner.comparison import stock_of_graph
 from edgec_partitioner.cost import LINKS
 from edgec_partitioner.cpu_cost import CpuCost
 from edgec_partitioner.explain import Origin, Places, Report, explain, rewrites_of
-from edgec_partitioner.explain_text import brought, percent, to_text
 from edgec_partitioner.legalize import Applied
 from edgec_partitioner.partition import WORTHWHILE, partition
 from edgec_partitioner.regions import CALL_MS
@@ -22,6 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgec.quantize import assumed
+from edgec.report.explain.text import brought, percent, to_text
 from tests.quantize.nets import NETS
 
 SLOW_CPU = CpuCost(1e-5)

@@ -13,8 +13,8 @@ from edgec_partitioner.verdicts import refusals
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from edgec.drive.lower import Options, lower
 from edgec.ir import Builder, Graph, Quant, TensorType, Value, interp
-from edgec.lowering import Options, lower
 from edgec.ops.concat import Concat
 from edgec.ops.conv import Conv2D
 from edgec.ops.pad import Pad

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from edgec.drive.lower import Options, lower
 from edgec.errors import InputError, InternalError
 from edgec.frontends import read_model
 from edgec.ir import Graph, interp, parse, print_graph
-from edgec.lowering import Options, lower
 from edgec.ops.binary import Add
 from edgec.ops.unary import Relu, Tanh
 from edgec.passes import pipeline

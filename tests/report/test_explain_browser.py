@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from edgec.report.explain_html import page
+from edgec.report.explain.page import page
 from tests.report.test_explain_html import report
 
 pytestmark = pytest.mark.browser

@@ -21,7 +21,7 @@ from edgec_partitioner.source import SourceOp
 from edgec.errors import InputError
 from edgec.ir import Graph
 from edgec.quantize import assumed
-from edgec.report.explain_html import page
+from edgec.report.explain.page import page
 from edgec.report.files import check_place, write_whole
 from tests.quantize.nets import NETS
 

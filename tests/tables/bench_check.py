@@ -29,8 +29,8 @@ from edgec_devices.measurement import Plan
 from edgec_runtime import Bundle, Summary
 
 from edgec.benching.baseline import compare_with
-from edgec.benching.report import BenchReport, Compared
 from edgec.benching.request import MAX_REGRESS
+from edgec.benching.result import BenchReport, Compared
 from tests.tables.bench_programs import known_waits, one_wait, slowed
 
 ROOT = Path(__file__).parents[2]

@@ -12,7 +12,7 @@ from edgec_devices.boards import Board
 from edgec_runtime import Bundle, write_bundle
 
 import edgec
-from edgec.compiler import compilers_for
+from edgec.drive.compile import compilers_for
 from edgec.emit.program import SegmentEntry, model_source
 from edgec.ir import TensorType
 from edgec.toolchain.build import build

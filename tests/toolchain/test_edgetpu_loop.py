@@ -11,11 +11,11 @@ import pytest
 from edgec_devices.boards import Target
 from edgec_partitioner.partition import Wishes
 
-from edgec import edgetpu_loop
-from edgec.edgetpu_loop import Outcome, ask
+from edgec.drive import edgetpu_loop
+from edgec.drive.edgetpu_loop import Outcome, ask
+from edgec.drive.lower import Lowered, place
 from edgec.errors import ToolError
 from edgec.ir import Array, Graph, interp
-from edgec.lowering import Lowered, place
 from edgec.ops.binary import Add
 from edgec.ops.shape import Reshape
 from edgec.quantize.quantize import quantize

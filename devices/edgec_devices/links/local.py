@@ -14,11 +14,11 @@ from typing import Any
 import edgec_runtime
 from edgec_runtime import Bundle, DeviceError, InputError, Session
 from edgec_runtime.cache import extract
+from edgec_runtime.device_end.facts import identity
+from edgec_runtime.device_end.vitals import Watch
 from edgec_runtime.errors import did_you_mean
-from edgec_runtime.facts import identity
 from edgec_runtime.inputs import Array
 from edgec_runtime.session import TPU_MODES, machine_target
-from edgec_runtime.vitals import Watch
 
 from edgec_devices.device import Device, Progress
 from edgec_devices.measurement import Identity, Measurement, Plan, measured, program_report

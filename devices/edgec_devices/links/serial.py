@@ -21,8 +21,8 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from edgec_runtime import DeviceError, EdgecError, InputError, ToolError
+from edgec_runtime.device_end.wire import FROM_DEVICE, Decoder
 from edgec_runtime.errors import did_you_mean
-from edgec_runtime.wire import FROM_DEVICE, Decoder
 
 from edgec_devices.device import Device
 from edgec_devices.remote import Remote

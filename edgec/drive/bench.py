@@ -16,13 +16,13 @@ from edgec_runtime import Bundle
 from edgec.benching.baseline import compare_with
 from edgec.benching.build import build_report, read_graph
 from edgec.benching.figures import check_budgets, parse_budgets
-from edgec.benching.junit import to_junit
-from edgec.benching.page import page
-from edgec.benching.report import BenchReport
 from edgec.benching.request import FILES, Bench
-from edgec.benching.text import to_markdown
-from edgec.benching.trace import to_trace
+from edgec.benching.result import BenchReport
 from edgec.errors import InputError
+from edgec.report.bench.junit import to_junit
+from edgec.report.bench.page import page
+from edgec.report.bench.text import to_markdown
+from edgec.report.bench.trace import to_trace
 from edgec.report.files import check_place, write_whole
 
 

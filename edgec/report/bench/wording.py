@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from edgec_partitioner.explain_text import size
-
 from edgec.benching.figures import ON_TPU
-from edgec.benching.report import BenchReport, Once, OpReport, SegmentReport
+from edgec.benching.result import BenchReport, Once, OpReport, SegmentReport
+from edgec.report.explain.text import size
 
 EST = "est. "
 

@@ -24,7 +24,7 @@ import time
 import zipfile
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
-from edgec_runtime.trust import FOLDER, Key, Untrusted, check, trusted
+from edgec_runtime.device_end.trust import FOLDER, Key, Untrusted, check, trusted
 
 SLOTS = ("a", "b")
 SCRATCH = "try"

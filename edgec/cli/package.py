@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from edgec.cli_devices import finish, split_urls
+from edgec.cli.devices import finish, split_urls
 from edgec.errors import InputError
 
 _BUNDLE = click.Path(path_type=Path)

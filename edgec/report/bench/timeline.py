@@ -9,7 +9,7 @@ from typing import Any
 
 from edgec_devices.measurement import Launch
 from edgec_devices.throttling import judge
-from edgec_runtime.vitals import FLAGS_NOW
+from edgec_runtime.device_end.vitals import FLAGS_NOW
 
 
 @dataclass(frozen=True)

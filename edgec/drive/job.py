@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from edgec.drive.lower import Options
 from edgec.errors import InputError
-from edgec.lowering import Options
 from edgec.toolchain.edgetpu.handoff import sha256
 
 

@@ -19,7 +19,7 @@ import sys
 import zipfile
 from typing import Any, Callable, Dict, List
 
-from edgec_runtime.slots import App, Refused, digest
+from edgec_runtime.device_end.slots import App, Refused, digest
 
 MAX_UNPACKED_BYTES = 1 << 30
 MAX_WHEEL_FILES = 1 << 14

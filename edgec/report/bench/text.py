@@ -6,14 +6,14 @@ import re
 from collections.abc import Sequence
 
 from edgec_devices.requirement import amount
-from edgec_partitioner.explain_text import count
 
-from edgec.benching import wording
 from edgec.benching.figures import Absent, figures, spread
-from edgec.benching.histogram import histogram
-from edgec.benching.report import BenchReport
+from edgec.benching.result import BenchReport
 from edgec.benching.verdicts import WORDS, verdicts
-from edgec.benching.wording import ms, plain
+from edgec.report.bench import wording
+from edgec.report.bench.histogram import histogram
+from edgec.report.bench.wording import ms, plain
+from edgec.report.explain.text import count
 
 _SLOWEST = 10
 _BAR, _BINS = 40, 8

@@ -13,16 +13,16 @@ from typing import Any
 
 from edgec_devices.measurement import Launch, Measurement
 from edgec_devices.requirement import amount
-from edgec_partitioner.explain_text import count
 
-from edgec.benching import wording
-from edgec.benching.charts import Launched, Line, histogram_svg, inferences_svg, over_time_svg
 from edgec.benching.figures import ON_TPU, Absent, figures, spread
-from edgec.benching.histogram import histogram
-from edgec.benching.report import BenchReport, OpReport, SegmentReport
-from edgec.benching.timeline import moments
+from edgec.benching.result import BenchReport, OpReport, SegmentReport
 from edgec.benching.verdicts import WORDS, passed, verdicts
-from edgec.benching.wording import EST, ms, plain
+from edgec.report.bench import wording
+from edgec.report.bench.charts import Launched, Line, histogram_svg, inferences_svg, over_time_svg
+from edgec.report.bench.histogram import histogram
+from edgec.report.bench.timeline import moments
+from edgec.report.bench.wording import EST, ms, plain
+from edgec.report.explain.text import count
 from edgec.report.graph_svg import Box, picture, short
 from edgec.report.page_parts import embedded, filled, graph_view, table
 

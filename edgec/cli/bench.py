@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edgec.errors import EdgecError, InputError
-from edgec.terminal import progress
+from edgec.report.terminal import progress
 
 if TYPE_CHECKING:
     from edgec.benching.request import Bench
@@ -37,9 +37,9 @@ _FILE = click.Path(path_type=Path)
 @click.option("-q", "--quiet", is_flag=True, help="print verdicts and errors alone")
 def bench(bundle: Path | None, on: str | None, quiet: bool, **options: Any) -> int:
     """Measure where the time goes on a device, and check it: the latency of a BUNDLE, or of those of edgec.toml."""
-    from edgec.benching.run import run_bench
-    from edgec.benching.text import to_markdown
     from edgec.benching.verdicts import passed, verdicts
+    from edgec.drive.bench import run_bench
+    from edgec.report.bench.text import to_markdown
 
     requests = _requests(bundle, on, {k: v for k, v in options.items() if v not in (None, ())})
     say, codes = progress(), []

@@ -11,11 +11,11 @@ from xml.etree import ElementTree
 
 from edgec_devices.requirement import amount
 
-from edgec.benching import wording
 from edgec.benching.figures import Absent, figures
-from edgec.benching.report import BenchReport
+from edgec.benching.result import BenchReport
 from edgec.benching.verdicts import Verdict, verdicts
-from edgec.benching.wording import plain
+from edgec.report.bench import wording
+from edgec.report.bench.wording import plain
 
 _SUITE = "edgec bench"
 

@@ -10,11 +10,11 @@ from edgec_partitioner.cost import LINKS
 from edgec_partitioner.explain import Origin, Report, explain, unplaced
 from edgec_partitioner.source import judge
 
+from edgec.drive.lower import Lowered, Options, cpu_cost, lower
 from edgec.errors import UnsupportedError
 from edgec.frontends.operators import read_operators
 from edgec.ir import Graph
 from edgec.ir.source import SourceOperator
-from edgec.lowering import Lowered, Options, cpu_cost, lower
 from edgec.ops.opaque import Opaque
 from edgec.passes.pipeline import available, optimize
 from edgec.quantize.quantize import assumed

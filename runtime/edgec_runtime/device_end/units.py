@@ -12,7 +12,7 @@ import shutil
 import subprocess
 from typing import Any, Callable, Dict, List, Optional
 
-from edgec_runtime.slots import Disk, Refused, machine_target
+from edgec_runtime.device_end.slots import Disk, Refused, machine_target
 
 RESTART_S = 5
 LIMIT_S = 60.0

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from edgec_partitioner.explain_text import to_text
 from PIL import Image
 
 from edgec.benching.request import Bench
-from edgec.benching.run import run_bench
-from edgec.benching.text import to_markdown
-from edgec.compiler import compile_model
+from edgec.drive.bench import run_bench
+from edgec.drive.compile import compile_model
+from edgec.drive.explain import report
+from edgec.drive.lower import Options
+from edgec.drive.run import run_bundle
 from edgec.errors import InputError
-from edgec.explaining import report
-from edgec.lowering import Options
-from edgec.running import run_bundle
+from edgec.report.bench.text import to_markdown
+from edgec.report.explain.text import to_text
 
-_PLACES = (Path(__file__).parent / "_fixtures", Path(__file__).parents[1] / "fixtures")
+_PLACES = (Path(__file__).parents[1] / "_fixtures", Path(__file__).parents[2] / "fixtures")
 """Where the wheel, and where a checkout, has the demo's network and photos."""
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from edgec.edgetpu_loop import Outcome
+from edgec.drive.edgetpu_loop import Outcome
+from edgec.drive.lower import Lowered
+from edgec.drive.verify import Verification
 from edgec.emit.c import CSource
-from edgec.lowering import Lowered
 from edgec.toolchain.edgetpu import PROGRAM
 from edgec.toolchain.edgetpu.driver import CompiledSegment
-from edgec.verification import Verification
 
 
 def summary(

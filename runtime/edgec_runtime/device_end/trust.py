@@ -17,7 +17,7 @@ import struct
 import zipfile
 from typing import Any, Dict, List, NamedTuple, Tuple
 
-from edgec_runtime.ed25519 import KEY_BYTES, SIGNATURE_BYTES, verify
+from edgec_runtime.device_end.ed25519 import KEY_BYTES, SIGNATURE_BYTES, verify
 
 SIGNATURE = "signature.json"
 MAX_SIGNATURE_BYTES = 4096

@@ -13,24 +13,24 @@ from edgec_devices.boards import ArchTarget, Board
 from edgec_partitioner.segments import Segment
 from edgec_runtime import Bundle, write_bundle
 
-import edgec
-from edgec.edgetpu_loop import Outcome, ask
+from edgec.drive.edgetpu_loop import Outcome, ask
+from edgec.drive.job import Job
+from edgec.drive.lower import Dump, Lowered, Options, Progress, lower
+from edgec.drive.summary import summary
+from edgec.drive.verify import Verification, verify_bundle
 from edgec.emit.c import CSRC, CSource, segment_source
+from edgec.emit.graph_file import GRAPH_FILE, graph_file
 from edgec.emit.program import DESCR, SegmentEntry, model_source
 from edgec.emit.tflite import write_tflite
 from edgec.errors import EdgecError, InputError
 from edgec.ir import Graph, Quant, TensorType, print_graph
-from edgec.job import Job
-from edgec.lowering import Dump, Lowered, Options, Progress, lower
-from edgec.report.graph_file import GRAPH_FILE, graph_file
-from edgec.report.summary import summary
 from edgec.toolchain.build import Binaries, build
 from edgec.toolchain.cc import Compiler
 from edgec.toolchain.edgetpu import PROGRAM
 from edgec.toolchain.edgetpu.handoff import HandOff
 from edgec.toolchain.edgetpu.runners import Runner
 from edgec.toolchain.edgetpu.where import runner_for
-from edgec.verification import Verification, verify_bundle
+from edgec.version import VERSION
 
 VERIFY_SAMPLES = 4
 """How many samples a bundle is verified on: interp is slow."""
@@ -194,7 +194,7 @@ def _manifest(
     targets = sorted(name.split("/")[1] for name in files if name.startswith("lib/"))
     preprocess = lowered.preprocess.as_dict() if lowered.preprocess else None
     return {
-        "edgec": edgec.__version__,
+        "edgec": VERSION,
         "name": lowered.graph.name,
         "target": lowered.target.name,
         "board": lowered.target.board.name,

@@ -15,11 +15,11 @@ from typing import Any
 
 from edgec_devices.measurement import Launch, Measurement
 
-from edgec.benching import wording
 from edgec.benching.figures import ON_TPU
-from edgec.benching.report import BenchReport
-from edgec.benching.timeline import moments
-from edgec.benching.wording import EST, plain
+from edgec.benching.result import BenchReport
+from edgec.report.bench import wording
+from edgec.report.bench.timeline import moments
+from edgec.report.bench.wording import EST, plain
 
 MOST = 100_000
 """Events of inferences and segments; with more, of each launch only the first inferences are there."""

@@ -10,7 +10,7 @@ import pytest
 from edgec_runtime import Bundle
 
 import edgec
-from edgec.report.graph_file import GRAPH_FILE
+from edgec.emit.graph_file import GRAPH_FILE
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 pytestmark = pytest.mark.cc

@@ -20,13 +20,13 @@ import threading
 import time
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
-from edgec_runtime.facts import collect, identity
-from edgec_runtime.slots import MODEL, SCRATCH, App, Disk, Plan, Refused, machine_target, refusal
-from edgec_runtime.trust import FOLDER, SYSTEM_FOLDER, Key, administered
-from edgec_runtime.units import Units
-from edgec_runtime.vitals import Watch
-from edgec_runtime.wheels import Site
-from edgec_runtime.wire import PROTOCOL, Delivery, pack, unpack
+from edgec_runtime.device_end.facts import collect, identity
+from edgec_runtime.device_end.slots import MODEL, SCRATCH, App, Disk, Plan, Refused, machine_target, refusal
+from edgec_runtime.device_end.trust import FOLDER, SYSTEM_FOLDER, Key, administered
+from edgec_runtime.device_end.units import Units
+from edgec_runtime.device_end.vitals import Watch
+from edgec_runtime.device_end.wheels import Site
+from edgec_runtime.device_end.wire import PROTOCOL, Delivery, pack, unpack
 
 VERSION = 1  # of the requests; raised with each that is added
 TIMING = ("--runs", "--seconds", "--warmup", "--profile")  # options of main.c that a host may give

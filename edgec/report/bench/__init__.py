@@ -1,0 +1,1 @@
+"""A bench as terminal text, Markdown, JUnit, a trace and a page."""

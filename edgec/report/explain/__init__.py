@@ -1,0 +1,1 @@
+"""explain's report as terminal text and a page."""
