@@ -2,20 +2,25 @@
 
 import edgec
 edgec.compile("model.onnx", target="pi4+coral", calibrate="photos/", output="out.edgec")
+edgec.flash("out.edgec", on="ssh://pi@attic")
+
+Every verb of the command line is a function with the same options. All of them raise errors.EdgecError, whose text says
+what failed, where, and one thing to do; arguments of a wrong type too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from edgec.version import VERSION
-
-__version__ = VERSION
+from edgec.checking import checked as _checked
+from edgec.version import VERSION as __version__
 
 if TYPE_CHECKING:
     from edgec_devices.findings import Report as Findings
+    from edgec_devices.flash import Outcome
+    from edgec_devices.listing import Found
     from edgec_partitioner.explain import Report
 
     from edgec.benching.result import BenchReport
@@ -23,98 +28,299 @@ if TYPE_CHECKING:
     from edgec.drive.lower import Options
     from edgec.ir import Array
 
-PathLike = str | Path
+__all__ = [
+    "__version__",
+    "bench",
+    "compile",
+    "devices",
+    "doctor",
+    "explain",
+    "finish",
+    "flash",
+    "package",
+    "rollback",
+    "run",
+    "sign",
+    "status",
+    "trust",
+]
 
 
+@_checked
 def compile(
-    model: PathLike,
+    model: str | Path,
     target: str = "host",
-    output: PathLike | None = None,
+    output: str | Path | None = None,
     *,
-    calibrate: PathLike | None = None,
+    calibrate: str | Path | None = None,
     preprocess: str | None = None,
     input_shapes: Mapping[str, tuple[int, ...]] | None = None,
+    min_cosine: float = 0.9,
     disable: Sequence[str] = (),
-    labels: PathLike | None = None,
+    optimistic: bool = False,
+    labels: str | Path | None = None,
     cc: str | None = None,
+    dump: Sequence[str] = (),
     edgetpu_compiler: str | None = None,
+    progress: Callable[[str], None] | None = None,
 ) -> Compiled:
-    """Compile a .onnx or .tflite file into one verified bundle, as `edgec compile`. Raises errors.EdgecError."""
+    """Compile a .onnx or .tflite file into one verified bundle: `output`, or MODEL.edgec in the working folder.
+
+    target: "host", "pi4", "pi4+coral", … calibrate: a folder of photos or an .npz; quantizes to int8. preprocess: how
+    photos become inputs. input_shapes: freezes dynamic inputs, by name. min_cosine: how like the float model int8 must
+    be. disable: passes or rewrites to leave out. optimistic: try ops on the Edge TPU that it may or may not have.
+    labels: a text file, one a line. cc: a C compiler of this machine instead of zig. dump: "after=PASS" writes the
+    graph beside the bundle. edgetpu_compiler: a path, "ssh://host", "folder:DIR", "none". progress: called with each
+    step's name, "" at the end.
+    """
     from edgec.drive.compile import compile_model
 
     return compile_model(
         Path(model),
-        output=Path(output) if output is not None else None,
-        options=_options(target, calibrate, preprocess, input_shapes, disable),
-        labels=Path(labels) if labels is not None else None,
+        output=_path(output),
+        options=_options(target, calibrate, preprocess, input_shapes, min_cosine, disable, optimistic),
+        labels=_path(labels),
         cc=cc,
+        dump=tuple(dump),
         edgetpu_compiler=edgetpu_compiler,
+        progress=progress or _silent,
     )
 
 
-def finish(folder: PathLike) -> Compiled:
-    """Go on with a hand-off folder on which edgetpu_compiler has run, as `edgec finish`. Raises errors.EdgecError."""
+@_checked
+def finish(folder: str | Path, *, progress: Callable[[str], None] | None = None) -> Compiled:
+    """Go on with a hand-off folder (`edgetpu_compiler="folder:DIR"`) on which edgetpu_compiler has run.
+
+    progress: as in `compile`.
+    """
     from edgec.drive.compile import finish
 
-    return finish(Path(folder))
+    return finish(Path(folder), progress or _silent)
 
 
+@_checked
 def explain(
-    model: PathLike,
+    model: str | Path,
     target: str = "host",
     *,
-    calibrate: PathLike | None = None,
+    calibrate: str | Path | None = None,
     preprocess: str | None = None,
     input_shapes: Mapping[str, tuple[int, ...]] | None = None,
+    min_cosine: float = 0.9,
     disable: Sequence[str] = (),
+    optimistic: bool = False,
 ) -> Report:
-    """Where each operation runs, and why; see `edgec explain --help`."""
+    """Where each operation of a model runs, and why. The options are those of `compile`."""
     from edgec.drive.explain import explain_model
 
-    return explain_model(Path(model), _options(target, calibrate, preprocess, input_shapes, disable))
+    options = _options(target, calibrate, preprocess, input_shapes, min_cosine, disable, optimistic)
+    return explain_model(Path(model), options)
 
 
-def run(bundle: PathLike, inputs: Mapping[str, Array], on: str = "local:") -> dict[str, Array]:
-    """One inference of a bundle on a device ("local:", "emulated:pi4", …): outputs by name."""
+@_checked
+def run(bundle: str | Path, inputs: Mapping[str, Any], on: str = "local:") -> dict[str, Array]:
+    """One inference of a bundle on a device ("local:", "emulated:pi4", …): inputs and outputs are arrays by name."""
     from edgec_devices import device_for
     from edgec_runtime import Bundle
 
     with Bundle.open(bundle) as opened:
-        return device_for(on).run(opened, inputs)
+        return device_for(_device(on)).run(opened, inputs)
 
 
+@_checked
 def bench(
-    bundle: PathLike, on: str = "local:", runs: int | None = None, seconds: float | None = None, **wishes: Any
+    bundle: str | Path,
+    on: str = "local:",
+    *,
+    budgets: Sequence[str] = (),
+    runs: int | None = None,
+    seconds: float | None = None,
+    threads: int = 1,
+    compare: str | Path | None = None,
+    max_regress: float = 0.05,
+    accept_estimates: bool = False,
+    accept_throttling: bool = False,
+    json: str | Path | None = None,
+    junit: str | Path | None = None,
+    markdown: str | Path | None = None,
+    trace: str | Path | None = None,
+    html: str | Path | None = None,
 ) -> BenchReport:
     """Latencies of a bundle on a device, and whether its budgets hold; estimates are marked as such.
 
-    runs, seconds: of timed inferences in all. wishes: as edgec.benching.request.Bench has them (budgets, compare, …).
-    Raises errors.EdgecError; a missed budget is no error but an entry of the report.
+    budgets: "p95<=33ms" and the like; a missed one is no error but an entry of the report. runs, seconds: of timed
+    inferences in all. threads: of the CPU. compare: the `json` of an earlier run; max_regress: how much slower is too
+    slow, 0.05 is 5 %.
+    accept_estimates, accept_throttling: what may satisfy a budget. json, junit, markdown, trace, html: files to write.
     """
     from edgec.benching.request import Bench
     from edgec.drive.bench import run_bench
 
-    return run_bench(Bench(Path(bundle), on, runs=runs, seconds=seconds, **wishes))
+    asked = Bench(
+        Path(bundle),
+        _device(on),
+        tuple(budgets),
+        runs=runs,
+        seconds=seconds,
+        threads=threads,
+        compare=_path(compare),
+        max_regress=max_regress,
+        accept_estimates=accept_estimates,
+        accept_throttling=accept_throttling,
+        json=_path(json),
+        junit=_path(junit),
+        markdown=_path(markdown),
+        trace=_path(trace),
+        html=_path(html),
+    )
+    return run_bench(asked)
 
 
-def doctor(on: str | None = None, ask: bool = False) -> Findings:
+@_checked
+def doctor(on: str | None = None, *, ask: bool = False) -> Findings:
     """What this machine, or a device ("ssh://pi@host", …), has and lacks, with a command to type for each finding.
 
-    ask: a person is there to type a password.  Raises errors.EdgecError when the device cannot be reached.
+    ask: a person is there to type a password.
     """
     from edgec_devices.doctor import examine
 
-    return examine(on, ask)
+    return examine(_device(on) if on is not None else None, ask)
+
+
+@_checked
+def devices(*, probe: bool = False) -> tuple[Found, ...]:
+    """What there is from here: serial ports, hosts of edgec.toml, boards to emulate, Edge TPUs.
+
+    probe: log in to serial ports too, to see what answers.
+    """
+    from edgec_devices.listing import listing
+
+    return listing(Path.cwd(), probe)
+
+
+@_checked
+def flash(
+    bundle: str | Path,
+    on: str | Sequence[str],
+    *,
+    app: str | None = None,
+    health: str | None = None,
+    service: bool = False,
+    with_runtime: bool = False,
+    wheels: Sequence[str | Path] = (),
+    ask: bool = False,
+    progress: Callable[[str, Any], None] | None = None,
+) -> tuple[Outcome, ...]:
+    """Put a bundle on devices: only what differs is sent, checked there, and switched to at once. An outcome each.
+
+    app: the folder on the device (default: the model's name). health: a latency that must be kept there, "p95<=40ms",
+    or the old version stays. service: systemd runs it from then on. with_runtime: edgec-runtime too; wheels: beside it.
+    ask: a person is there to type a password. progress: called with the URL and what was sent of how much, from any
+    thread. What a device refuses is in its outcome; what is wrong before any device is touched is raised.
+    """
+    from edgec_devices.flash import flash
+    from edgec_devices.pushing import Wheel
+
+    pushed = [Wheel.of(Path(path)) for path in wheels] if with_runtime or wheels else None
+    return flash(Path(bundle), _devices(on), health, app, progress or _silent, ask, service, pushed)
+
+
+@_checked
+def rollback(on: str | Sequence[str], *, app: str | None = None, ask: bool = False) -> tuple[Outcome, ...]:
+    """Go back to the version before the last flash. An outcome for each device; app and ask as in `flash`."""
+    from edgec_devices.flash import rollback
+
+    return rollback(_devices(on), app, ask=ask)
+
+
+@_checked
+def status(on: str | Sequence[str], *, ask: bool = False) -> tuple[Outcome, ...]:
+    """What devices are and which versions they have: `facts` of each outcome; ask as in `flash`."""
+    from edgec_devices.flash import status
+
+    return status(_devices(on), ask=ask)
+
+
+@_checked
+def package(
+    bundle: str | Path,
+    *,
+    format: str = "deb",
+    arch: str | None = None,
+    app: str | None = None,
+    version: str | None = None,
+    maintainer: str | None = None,
+    output: str | Path | None = None,
+) -> Path:
+    """Make a Debian package of a bundle: program, bundle, runtime and a systemd service. The file that was written.
+
+    format: "deb", or "tar" (.tar.gz with install.sh). arch: "arm64", "armhf" or "amd64", where the bundle has programs
+    for several. app: the service is edgec-APP. version: of the package. maintainer: "Name <address>". output: a file or
+    folder.
+    """
+    from edgec_devices import package as packages
+
+    made = packages.package(Path(bundle), format, arch, app, version, maintainer or packages.MAINTAINER)
+    return packages.write(made, _path(output))
+
+
+@_checked
+def sign(
+    bundle: str | Path | None = None,
+    *,
+    key: str | Path | None = None,
+    new_key: str | Path | None = None,
+    output: str | Path | None = None,
+) -> str:
+    """Sign a bundle, in its place or to `output`, so that devices with a trusted key take it. The key's fingerprint.
+
+    key: the private key. new_key: makes one, this file and the same with .pub; without a bundle that is all.
+    """
+    from edgec_devices.signing import sign_or_make
+
+    return sign_or_make(_path(bundle), _path(key), _path(new_key), _path(output)).fingerprint
+
+
+@_checked
+def trust(key: str | Path, on: str | Sequence[str], *, ask: bool = False) -> tuple[Outcome, ...]:
+    """Have devices take only bundles that are signed with this public key, or one that they trust already.
+
+    ask: as in `flash`.
+    """
+    from edgec_devices.signing import trust
+
+    return trust(Path(key), _devices(on), ask=ask)
 
 
 def _options(
     target: str,
-    calibrate: PathLike | None,
+    calibrate: str | Path | None,
     preprocess: str | None,
     input_shapes: Mapping[str, tuple[int, ...]] | None,
+    min_cosine: float,
     disable: Sequence[str],
+    optimistic: bool,
 ) -> Options:
     from edgec.drive.lower import Options
 
-    data = Path(calibrate) if calibrate is not None else None
-    return Options(target, data, preprocess, dict(input_shapes or {}), tuple(disable))
+    shapes = dict(input_shapes or {})
+    return Options(target, _path(calibrate), preprocess, shapes, tuple(disable), min_cosine, optimistic)
+
+
+def _path(path: str | Path | None) -> Path | None:
+    return None if path is None else Path(path)
+
+
+def _device(name: str) -> str:
+    """The URL of a device, or of a name of edgec.toml here."""
+    from edgec_devices.listing import resolve
+
+    return resolve(name, Path.cwd())
+
+
+def _devices(on: str | Sequence[str]) -> list[str]:
+    return [_device(name) for name in ([on] if isinstance(on, str) else on)]
+
+
+def _silent(*what: Any) -> None:
+    """Progress that nobody wants to hear of."""

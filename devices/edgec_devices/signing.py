@@ -71,6 +71,21 @@ def sign(bundle: Path, key_path: Path, output: Path | None = None) -> Key:
     return Key(public, "")
 
 
+def sign_or_make(bundle: Path | None, key: Path | None, new_key_path: Path | None, output: Path | None = None) -> Key:
+    """Makes a key if one is asked for, and signs a bundle with it or with `key`, if there is a bundle.
+
+    Raises InputError where there is nothing to do, or no key to do it with.
+    """
+    made = new_key(new_key_path) if new_key_path is not None else None
+    if bundle is None:
+        if made is None:
+            raise InputError("there is no bundle to sign", hint="edgec sign out.edgec --key FILE")
+        return made
+    if (key := key or new_key_path) is None:
+        raise InputError("there is no key to sign with", hint="add --key FILE, or --new-key FILE for the first time")
+    return sign(bundle, key, output)
+
+
 def _public(private: Ed25519PrivateKey) -> bytes:
     return private.public_key().public_bytes_raw()
 

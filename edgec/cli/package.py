@@ -9,7 +9,6 @@ from pathlib import Path
 import click
 
 from edgec.cli.devices import finish, split_urls
-from edgec.errors import InputError
 
 _BUNDLE = click.Path(path_type=Path)
 
@@ -47,18 +46,12 @@ def sign(bundle: Path | None, key: Path | None, new_key: Path | None, output: Pa
     """Sign a bundle, so that devices with a trusted key take it."""
     from edgec_devices import signing
 
+    used = signing.sign_or_make(bundle, key, new_key, output)
     if new_key is not None:
-        made = signing.new_key(new_key)
-        click.echo(f"{new_key} {made.fingerprint}; devices trust it by {signing.public_path(new_key)}", err=True)
-        key = key or new_key
-    if bundle is None:
-        if new_key is None:
-            raise InputError("there is no bundle to sign", hint="edgec sign out.edgec --key FILE")
-        return
-    if key is None:
-        raise InputError("there is no key to sign with", hint="add --key FILE, or --new-key FILE for the first time")
-    signed = signing.sign(bundle, key, output)
-    click.echo(f"{output or bundle} is signed with {signed.fingerprint}", err=True)
+        public = signing.public_path(new_key)
+        click.echo(f"{new_key} {signing.read_public(public).fingerprint}; devices trust it by {public}", err=True)
+    if bundle is not None:
+        click.echo(f"{output or bundle} is signed with {used.fingerprint}", err=True)
 
 
 @click.command()

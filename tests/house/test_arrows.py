@@ -28,7 +28,8 @@ WORK = {
 TABLE = {
     "edgec.cli": {"edgec", "edgec.drive", "edgec.report", "edgec.benching", "edgec_devices", *BASE},
     "edgec.__main__": {"edgec.cli"},
-    "edgec": {"edgec.drive", "edgec.benching", *WORK},
+    "edgec": {"edgec.checking", "edgec.drive", "edgec.benching", *WORK},
+    "edgec.checking": {"edgec.errors"},
     "edgec.drive": {"edgec.report", "edgec.benching", *WORK},
     "edgec.report": {
         "edgec.benching",

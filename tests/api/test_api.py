@@ -1,0 +1,102 @@
+"""The Python API: every verb a function with the options of the command line; wrong types end in errors of edgec."""
+
+from __future__ import annotations
+
+import inspect
+import pydoc
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from edgec_runtime.errors import EdgecError
+
+import edgec
+from edgec.cli.main import cli
+
+SAME = {
+    "input_shape": "input_shapes",
+    "disable_pass": "disable",
+    "urls": "on",
+    "device": "on",
+    "format_": "format",
+    "inputs": "inputs",
+}
+"""Options whose name in Python is not that of the command line's parameter."""
+SHOWN = {"as_json", "quiet", "brief"}
+"""Options about what is printed: Python gets the values."""
+ONLY_CLI = {
+    "run": {"output"},  # arrays come back
+    "explain": {"html", "require"},  # the report comes back
+    "demo": None,
+}
+ONLY_PYTHON = {"progress", "ask"}
+"""What the command line takes from the terminal."""
+
+
+def _verbs() -> dict[str, click.Command]:
+    context = click.Context(cli)
+    return {name: command for name in cli.list_commands(context) if (command := cli.get_command(context, name))}
+
+
+@pytest.mark.parametrize("name", [n for n in _verbs() if ONLY_CLI.get(n, ()) is not None])
+def test_every_verb_is_a_function_with_the_same_options(name: str) -> None:
+    assert name in edgec.__all__
+    options = {SAME.get(p.name or "", p.name) for p in _verbs()[name].params if p.name not in SHOWN}
+    hidden = ONLY_CLI.get(name) or set()
+    taken = set(inspect.signature(getattr(edgec, name)).parameters) - ONLY_PYTHON
+    assert taken == options - hidden
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: edgec.compile(7), "compile(model=7)"),  # type: ignore[arg-type]
+        (lambda: edgec.compile("a.onnx", 4), "compile(target=4)"),  # type: ignore[arg-type]
+        (lambda: edgec.compile("a.onnx", input_shapes={"x": "1x3"}), "input_shapes"),  # type: ignore[dict-item]
+        (lambda: edgec.explain(None), "explain(model=None)"),  # type: ignore[arg-type]
+        (lambda: edgec.run("a.edgec", [1]), "run(inputs=[1])"),  # type: ignore[arg-type]
+        (lambda: edgec.bench("a.edgec", budgets=5), "bench(budgets=5)"),  # type: ignore[arg-type]
+        (lambda: edgec.flash("a.edgec", 3), "flash(on=3)"),  # type: ignore[arg-type]
+        (lambda: edgec.rollback("local:", app=1), "rollback(app=1)"),  # type: ignore[arg-type]
+        (lambda: edgec.status(b"local:"), "status(on="),  # type: ignore[arg-type]
+        (lambda: edgec.devices(probe="yes"), "devices(probe='yes')"),  # type: ignore[arg-type]
+        (lambda: edgec.package("a.edgec", arch=64), "package(arch=64)"),  # type: ignore[arg-type]
+        (lambda: edgec.sign(1), "sign(bundle=1)"),  # type: ignore[arg-type]
+        (lambda: edgec.trust(1, "local:"), "trust(key=1)"),  # type: ignore[arg-type]
+        (lambda: edgec.doctor(1), "doctor(on=1)"),  # type: ignore[arg-type]
+        (lambda: edgec.finish(1), "finish(folder=1)"),  # type: ignore[arg-type]
+    ],
+)
+def test_wrong_types_are_errors_of_edgec(call: Any, said: str) -> None:
+    with pytest.raises(EdgecError) as e:
+        call()
+    assert said in e.value.what
+    assert "type" in e.value.what
+    assert e.value.exit_code == 2
+
+
+def test_help_shows_the_verbs_and_no_internals() -> None:
+    text = pydoc.plain(pydoc.render_doc(edgec))
+    functions = text.split("\nFUNCTIONS\n")[1].split("\nDATA\n")[0]
+    shown = {line.strip().split("(")[0] for line in functions.splitlines() if line[:4].isspace() and line[4:5].strip()}
+    assert shown == set(edgec.__all__) - {"__version__"}
+    assert "Options" not in functions
+    assert "_path" not in text
+
+
+def test_what_a_verb_takes_is_documented() -> None:
+    for name in edgec.__all__[1:]:
+        fn = getattr(edgec, name)
+        words = inspect.getdoc(fn) or ""
+        for parameter in set(list(inspect.signature(fn).parameters)[1:]) - {"on"}:
+            assert parameter in words or name == "explain", f"{name}({parameter})"
+
+
+def test_a_signed_package_through_python(tmp_path: Path) -> None:
+    """What fleets do, without a command line."""
+    key = tmp_path / "key"
+    assert edgec.sign(new_key=key).startswith("SHA256:")
+    assert key.with_name("key.pub").is_file()
+    with pytest.raises(EdgecError, match="no bundle to sign"):
+        edgec.sign()
