@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from types import UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any
 
+from edgec_devices.decoding import from_json
 from edgec_devices.measurement import Identity
 from edgec_devices.throttling import Throttling
 from edgec_runtime import Summary
@@ -203,39 +202,22 @@ class BenchReport:
     @staticmethod
     def load_file(path: Path) -> BenchReport:
         """A report of an earlier run. Raises InputError for anything else."""
-        hint = "give what edgec bench --json wrote"
+        hint, what = "give what edgec bench --json wrote", "the earlier run"
         try:
-            data = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as e:
-            raise InputError(f"cannot read the earlier run: {e}", at=str(path), hint=hint) from e
-        if not isinstance(data, dict) or data.get("schema") != SCHEMA:
-            seen = data.get("schema") if isinstance(data, dict) else type(data).__name__
+            data = path.read_bytes()
+        except OSError as e:
+            raise InputError(f"cannot read {what}: {e.strerror}", at=str(path), hint=hint) from e
+        seen = from_json(data, _Schema, what, str(path), hint).schema
+        if seen != SCHEMA:
             raise InputError(f"not a report of edgec bench with schema {SCHEMA}: {seen}", at=str(path), hint=hint)
-        try:
-            report: BenchReport = _built(BenchReport, data)
-        except (KeyError, TypeError, ValueError) as e:
-            raise InputError(f"the report is damaged: {e!r}", at=str(path), hint=hint) from e
-        return report
+        return from_json(data, BenchReport, what, str(path), hint)
+
+
+@dataclass(frozen=True)
+class _Schema:
+    schema: int | None = None
 
 
 def _summary(series: Series) -> dict[str, float] | None:
     found = series.summary()
     return found.as_dict() if found else None
-
-
-def _built(kind: Any, value: Any) -> Any:
-    """The value of JSON as this type: dataclasses, tuples, mappings, optionals and plain values."""
-    origin = get_origin(kind)
-    if is_dataclass(kind):
-        hints = get_type_hints(kind)
-        known = {f.name for f in fields(kind)} & value.keys()
-        return kind(**{name: _built(hints[name], value[name]) for name in known})  # type: ignore[operator]
-    if origin in (Union, UnionType):
-        return None if value is None else _built(next(a for a in get_args(kind) if a is not type(None)), value)
-    if origin is tuple:
-        return tuple(_built(get_args(kind)[0], v) for v in value)
-    if kind is float:
-        return float(value)
-    if kind in (int, str, bool) and not isinstance(value, kind):
-        raise TypeError(f"{value!r:.40} is not {kind.__name__}")
-    return value

@@ -137,7 +137,9 @@ def test_reports_are_read_back(bundle: Bundle, tmp_path: Path) -> None:
     path = tmp_path / "r.json"
     path.write_text(json.dumps(r.to_json()))
     assert BenchReport.load_file(path) == r
-    for damage in ('{"schema": 1', "[]", '{"schema": 2}', '{"schema": 1, "model": 3}', '{"schema": 1}'):
+    damaged = [json.dumps({**r.to_json(), **wrong}) for wrong in ({"comparison": 67}, {"memory": "x"}, {"latency": []})]
+    deep = "[" * 200_000 + "]" * 200_000
+    for damage in ('{"schema": 1', "[]", '{"schema": 2}', '{"schema": 1, "model": 3}', '{"schema": 1}', deep, *damaged):
         path.write_text(damage)
         with pytest.raises(InputError) as e:
             BenchReport.load_file(path)
