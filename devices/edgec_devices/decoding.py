@@ -11,7 +11,7 @@ _T = TypeVar("_T")
 
 
 def from_json(data: bytes, kind: type[_T], what: str, at: str, hint: str) -> _T:
-    """The value of this type: dataclasses, tuples, mappings and plain values; keys that it does not know are passed over.
+    """The value of this type: dataclasses, tuples, mappings and plain values; unknown keys are passed over.
 
     what: the thing that is read, for the message. Raises InputError for bytes that are no JSON, that lack a field, or
     have one of another type.

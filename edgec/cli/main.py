@@ -67,13 +67,17 @@ _add_verbs()
 
 
 def main() -> None:
-    """Entry point: every error ends as a message and an exit code, never as a traceback unless it is our bug."""
-    sys.exit(_guarded(lambda: cli.main(standalone_mode=False)))
+    """Entry point of the program `edgec`."""
+    sys.exit(run_verb())
 
 
-def _guarded(call: Callable[[], Any]) -> int:
+def run_verb(args: list[str] | None = None) -> int:
+    """Exit code of one command line (default: the program's own).
+
+    Every error ends as a message and an exit code, never as a traceback unless it is our bug.
+    """
     try:
-        result = call()
+        result = cli.main(args, standalone_mode=False)
         return result if isinstance(result, int) else 0
     except EdgecError as e:
         click.echo(str(e), err=True)

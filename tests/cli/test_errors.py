@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -12,23 +11,11 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from tests.cli.verbs import Result, edgec
+
 ROOT = Path(__file__).parents[2]
 DIGITS = ROOT / "fixtures" / "digits" / "digits.onnx"
 PHOTO = ROOT / "fixtures" / "photos" / "astronaut.jpg"
-
-
-@dataclass
-class Result:
-    code: int
-    out: str
-    err: str
-
-
-def edgec(*args: object, cwd: Path) -> Result:
-    done = subprocess.run(
-        [sys.executable, "-m", "edgec", *map(str, args)], capture_output=True, text=True, cwd=cwd, timeout=300
-    )
-    return Result(done.returncode, done.stdout, done.stderr)
 
 
 def refused(result: Result, *texts: str, code: int = 2) -> None:
@@ -51,6 +38,12 @@ def onnx_model(path: Path, op: str = "Relu", shape: tuple[object, ...] = (1, 3, 
 
 def test_missing_model(tmp_path: Path) -> None:
     refused(edgec("compile", "nosuch.onnx", cwd=tmp_path), "no such model file: nosuch.onnx")
+
+
+def test_the_program_itself(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "edgec", "compile", "nosuch.onnx"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    refused(Result(done.returncode, done.stdout, done.stderr), "no such model file: nosuch.onnx")
 
 
 def test_neither_onnx_nor_tflite(tmp_path: Path) -> None:
