@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -150,3 +151,13 @@ def test_running_with_wrong_files(tmp_path: Path) -> None:
     refused(edgec(*run, "x.npz", "--on", "emulated:pi9", cwd=tmp_path), "pi9")
     refused(edgec("run", "d.edgec", "--input", "x.npz", "--output", "y.gif", cwd=tmp_path), "cannot write .gif")
     assert not (tmp_path / "y.npz").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "completed"), [("edgec fla", "plain,flash"), ("edgec flash --hea", "plain,--health")]
+)
+def test_the_shell_completes(words: str, completed: str) -> None:
+    settings = {"_EDGEC_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
+    start = [sys.executable, "-c", "import sys; sys.argv = ['edgec']; from edgec.cli.main import main; main()"]
+    done = subprocess.run(start, capture_output=True, text=True, env={**os.environ, **settings})
+    assert completed in done.stdout.splitlines()

@@ -1,4 +1,4 @@
-"""Who may import whom (docs/how-it-works.md): a table, not an order; and how large a file and a function may be."""
+"""Who may import whom (docs/architecture.md): a table, not an order; and how large a file and a function may be."""
 
 from __future__ import annotations
 
