@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from edgec.report.supported_ops import supported_ops
-from tests.house.test_arrows import TABLE
+from tests.house.test_arrows import TABLE, _files
 
 ARCHITECTURE = Path(__file__).parents[2] / "docs" / "architecture.md"
 DOCUMENT = Path(__file__).parents[2] / "docs" / "supported-ops.md"
@@ -29,3 +30,13 @@ def test_the_table_of_imports_is_fresh(request: pytest.FixtureRequest) -> None:
     if request.config.getoption("--update-golden"):
         ARCHITECTURE.write_text(fresh)
     assert ARCHITECTURE.read_text() == fresh, "run pytest --update-golden tests/house/test_docs.py"
+
+
+def test_messages_in_troubleshooting_are_those_of_the_program() -> None:
+    """Each **`message`** that a paragraph begins with is in the code, letter by letter."""
+    page = (ARCHITECTURE.parent / "troubleshooting.md").read_text()
+    quoted = [m for line in re.findall(r"^\*\*(`.+?)\*\*", page, re.M) for m in re.findall(r"`([^`]+)`", line)]
+    code = "".join(re.sub(r"\{[^}]*\}", "", p.read_text()) for p in _files())
+    assert len(quoted) > 10
+    for message in quoted:
+        assert message.removesuffix(" emulated") in code, message
