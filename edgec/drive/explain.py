@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from edgec_devices.boards import Target
+from edgec_partitioner import converter
 from edgec_partitioner.comparison import Stock, cpu_only, stock_of_file, stock_of_graph, whole
 from edgec_partitioner.cost import LINKS
 from edgec_partitioner.explain import Origin, Report, explain, unplaced
@@ -17,7 +18,7 @@ from edgec.ir import Graph
 from edgec.ir.source import SourceOperator
 from edgec.ops.opaque import Opaque
 from edgec.passes.pipeline import available, optimize
-from edgec.quantize.quantize import assumed
+from edgec.quantize.quantize import assumed, evenly
 
 
 def explain_model(model: Path, options: Options) -> Report:
@@ -41,7 +42,7 @@ def explain_model(model: Path, options: Options) -> Report:
         assumed_quantization=lowered.assumed,
         obstacle=_obstacle(lowered.imported),
         baseline=cpu_only(plain, cpu),
-        stock=_stock(lowered, operators, plain),
+        stock=_stock(lowered, operators, options),
         operators=judge(operators),
         rewritten=lowered.rewritten,
     )
@@ -62,14 +63,20 @@ def _without_rewrites(lowered: Lowered, options: Options) -> Graph:
     return optimize(assumed(optimize(lowered.imported.copy(), passes_off)), passes_off)
 
 
-def _stock(lowered: Lowered, operators: tuple[SourceOperator, ...], plain: Graph) -> Stock | None:
-    """Of the file if the stock compiler can take it, else of the int8 form that edgec makes without rewrites."""
+def _stock(lowered: Lowered, operators: tuple[SourceOperator, ...], options: Options) -> Stock | None:
+    """Of the file if the stock compiler can take it, else of the one that the usual converter would make of it."""
     if not lowered.target.coral:
         return None
     cpu, link = cpu_cost(lowered.target), LINKS[lowered.target.board.coral]
     if operators and not (lowered.quantized or lowered.assumed):
         return stock_of_file(operators, cpu, link)
-    return stock_of_graph(plain, cpu, link)
+    passes_off = (set(options.disable) & set(available())) | converter.UNDONE
+    plain = converter.float_form(optimize(lowered.imported.copy(), passes_off))
+    return stock_of_graph(converter.int8_form(evenly(plain)), cpu, link, _QUANTIZER if operators else _ONNX2TF)
+
+
+_QUANTIZER = "the file as TFLite's int8 quantizer writes it"
+_ONNX2TF = "the file as onnx2tf and TFLite's int8 quantizer write it"
 
 
 def _obstacle(graph: Graph) -> str | None:

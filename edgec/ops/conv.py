@@ -20,6 +20,7 @@ from edgec.ir import (
     TensorType,
     TfliteCode,
     TfliteOp,
+    Uncertain,
     Value,
     Versions,
     edgetpu_rule,
@@ -179,11 +180,6 @@ class _Conv(OpDef):
         """Padding must be none (VALID) or make ceil(size / stride) windows fit, the odd element after (SAME)."""
         return f"pads {self.pads}" if self.tflite_padding(op) is None else None
 
-    @edgetpu_rule(fix="use the same dilation in both directions")
-    def _square_dilation(self, op: Op) -> str | None:
-        """The dilation must be the same in x and y."""
-        return None if self.dilation[0] == self.dilation[1] else f"dilation {self.dilation}"
-
 
 @dataclass(frozen=True)
 class Conv2D(_Conv):
@@ -248,6 +244,14 @@ class Conv2D(_Conv):
         groups = op.inputs[0].type.shape[3] // op.inputs[1].type.shape[3]
         return f"{groups} groups" if groups > 1 else None
 
+    @edgetpu_rule(fix="use the same dilation in both directions")
+    def _square_dilation(self, op: Op) -> str | None:
+        """CONV_2D: the same dilation in x and y; a kernel of 3x1 was mapped with (2, 1) and (4, 1), nothing else seen."""
+        kernel = op.inputs[1].type.shape[1:3]
+        if self.dilation[0] == self.dilation[1] or 1 in kernel:
+            return None
+        return Uncertain(f"dilation {self.dilation} of a kernel of {kernel[0]}x{kernel[1]}")
+
     @classmethod
     def samples(cls) -> Iterator[Sample]:
         """Strides, pads, dilation, groups, activations; float, per-tensor and per-channel int8."""
@@ -298,6 +302,11 @@ class DepthwiseConv2D(_Conv):
         options = {**self.tflite_options(op), "depthMultiplier": multiplier}
         version = 3 if _is_int8(op) else 2 if self.dilation != (1, 1) else 1
         return TfliteCode("DEPTHWISE_CONV_2D", ("DepthwiseConv2DOptions", options), version, _with_bias(op))
+
+    @edgetpu_rule(fix="use the same dilation in both directions")
+    def _square_dilation(self, op: Op) -> str | None:
+        """DEPTHWISE_CONV_2D: the dilation must be the same in x and y."""
+        return None if self.dilation[0] == self.dilation[1] else f"dilation {self.dilation}"
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

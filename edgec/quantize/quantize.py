@@ -45,6 +45,15 @@ def assumed(graph: Graph, seed: int = 0) -> Graph:
     return quantize(graph, [random_sample(graph, seed)])
 
 
+def evenly(graph: Graph) -> Graph:
+    """`quantize` with one made-up range for every value, so that nothing is run and no two scales keep ops apart.
+
+    Only to see which ops TFLite's quantizer would make int8; the result is not fit to run.
+    """
+    lowered = lower(graph)
+    return quantize_ranges(lowered, {v: (-1.0, 1.0) for v in lowered.values() if v.type.dtype == "float32"})
+
+
 def random_sample(graph: Graph, seed: int = 0) -> dict[str, Array]:
     """Reproducible inputs that any graph accepts: reals in [0, 1), all of int8 and uint8, index 0."""
     rng = np.random.default_rng(seed)

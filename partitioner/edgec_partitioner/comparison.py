@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from edgec.ir import Graph, Op, Value
 from edgec.ir.source import SourceOperator
+from edgec.ops.shape import Transpose
+from edgec_partitioner.converter import borders
 from edgec_partitioner.cost import Link
 from edgec_partitioner.cpu_cost import CpuCost
 from edgec_partitioner.regions import Costs, Places, Region, cpu_ms, regions
-from edgec_partitioner.source import SourceOp, judge
-from edgec_partitioner.stock import stock_places
+from edgec_partitioner.source import ABORT, SourceOp, judge
+from edgec_partitioner.stock import gives_up, stock_places
 from edgec_partitioner.verdicts import Answer, Verdict, refusals
 
 Basis = Literal["file", "int8"]
-"""What the stock column is about: the file as it is, or an int8 form of the model without edgec's rewrites."""
+"""What the stock column is about: the file as it is, or the int8 file that the usual converter would write of it."""
 
 
 @dataclass(frozen=True)
@@ -58,11 +60,16 @@ class Column:
 
 @dataclass(frozen=True)
 class Stock:
-    """What edgetpu_compiler alone would make of a model; every_set: with its option -a, which maps all sets."""
+    """What edgetpu_compiler alone would make of a model; every_set: with its option -a, which maps all sets.
+
+    assumed: the file that it is given, in words. gives_up: why it would make nothing of it; or None.
+    """
 
     basis: Basis
+    assumed: str
     column: Column
     every_set: Column
+    gives_up: str | None = None
 
 
 @dataclass(frozen=True)
@@ -90,6 +97,8 @@ class Comparison:
         s = self.stock
         return {
             "basis": s.basis if s else None,
+            "stock_assumed": s.assumed if s else None,
+            "stock_gives_up": s.gives_up if s else None,
             "cpu_only": self.cpu_only.to_json(),
             "stock": s.column.to_json() if s else None,
             "stock_every_set": s.every_set.to_json() if s else None,
@@ -122,11 +131,25 @@ def cpu_only(graph: Graph, cpu: CpuCost) -> Column:
     return column(regions(graph, dict.fromkeys(graph.ops, "cpu")), {}, cpu, None)
 
 
-def stock_of_graph(graph: Graph, cpu: CpuCost, link: Link) -> Stock:
-    """Of an int8 graph into which no rewrite for the Edge TPU has been."""
-    answers = {op: Verdict(refusals(op)).answer for op in graph.ops}
-    first, every = (column(regions(graph, stock_places(graph, a)), answers, cpu, link) for a in (False, True))
-    return Stock("int8", first, every)
+AS_IT_IS = "the file as it is"
+
+
+def stock_of_graph(graph: Graph, cpu: CpuCost, link: Link, assumed: str) -> Stock:
+    """Of an int8 graph that is what a converter would write (see converter.py), and `assumed` says which.
+
+    What converts its inputs and outputs is no operator of the file. From and to float it is timed all the same, for
+    edgec does it too; but nobody who holds images channels-last would transpose them.
+    """
+    outside = borders(graph)
+    unpaid = sum(cpu.op_ms(op) for op in outside if isinstance(op.spec, Transpose))
+    answers = {op: Verdict(refusals(op)).answer for op in graph.ops if op not in outside}
+
+    def of(all_sets: bool) -> Column:
+        whole = column(regions(graph, stock_places(graph, all_sets, outside)), answers, cpu, link)
+        return replace(whole, ops=whole.ops - len(outside), cpu_ms=whole.cpu_ms - unpaid)
+
+    reason = gives_up(op for op in graph.ops if op not in outside)
+    return Stock("int8", assumed, of(False), of(True), reason)
 
 
 def stock_of_file(operators: Sequence[SourceOperator], cpu: CpuCost, link: Link) -> Stock:
@@ -148,7 +171,10 @@ def stock_of_file(operators: Sequence[SourceOperator], cpu: CpuCost, link: Link)
             cpu_ms=times.cpu_ms,
         )
 
-    return Stock("file", of(judge(operators)), of(judge(operators, all_sets=True)))
+    judged = judge(operators)
+    aborting = next((s for s in judged if s.rule == ABORT and s.verdict == "cpu"), None)
+    reason = f"operator {aborting.index}, {aborting.opcode}: {aborting.seen}" if aborting else None
+    return Stock("file", AS_IT_IS, of(judged), of(judge(operators, all_sets=True)), reason)
 
 
 def whole(operators: Sequence[SourceOperator]) -> tuple[Graph, dict[Op, int]]:

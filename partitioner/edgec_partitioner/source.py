@@ -10,16 +10,13 @@ from edgec.ir import OpDef, Refusal, Versions
 from edgec.ir.opdef import by_name
 from edgec.ir.source import SourceOperator
 from edgec.ops.opaque import Opaque
-from edgec_partitioner.stock import Node, mapped
+from edgec_partitioner.stock import FIRST_UNKNOWN_BUILTIN, Node, mapped
 from edgec_partitioner.verdicts import Answer, Verdict
 
 Stock = Literal["mapped", "cpu"]
 
 ABORT = "known_operator"
 """The rule of which a breach makes the compiler give up the whole file."""
-
-FIRST_UNKNOWN_BUILTIN = 150
-"""GELU in TFLite's schema: compiler 16, of 2021, does not know it, nor what was added later."""
 
 
 @dataclass(frozen=True)

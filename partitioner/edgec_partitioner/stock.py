@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Container, Hashable, Iterable, Sequence
 from dataclasses import dataclass
+
+from ai_edge_litert import schema_py_generated as schema
 
 from edgec.ir import Graph, Op, Value
 from edgec_partitioner.verdicts import Place, refusals
+
+FIRST_UNKNOWN_BUILTIN = 150
+"""GELU in TFLite's schema: compiler 16, of 2021, does not know it, nor what was added later."""
 
 
 @dataclass(frozen=True)
@@ -55,11 +60,26 @@ def mapped(nodes: Sequence[Node], all_sets: bool = False) -> set[int]:
     return {i for taken in (delegated if all_sets else delegated[:1]) for i in taken}
 
 
-def stock_places(graph: Graph, all_sets: bool = False) -> dict[Op, Place]:
-    """Where the ops of an int8 graph would run if the compiler were given the graph as it is, without any rewrite."""
-    nodes = [Node(_names(op.inputs), _names(op.outputs), not refusals(op)) for op in graph.ops]
+def stock_places(graph: Graph, all_sets: bool = False, outside: Container[Op] = ()) -> dict[Op, Place]:
+    """Where the ops of an int8 graph would run if the compiler were given the graph as it is, without any rewrite.
+
+    outside: ops of the graph that are not in the compiler's file; they run on the CPU.
+    """
+    if gives_up(op for op in graph.ops if op not in outside) is not None:
+        return dict.fromkeys(graph.ops, "cpu")
+    nodes = [Node(_names(op.inputs), _names(op.outputs), op not in outside and not refusals(op)) for op in graph.ops]
     taken = mapped(nodes, all_sets)
     return {op: "edgetpu" if i in taken else "cpu" for i, op in enumerate(graph.ops)}
+
+
+def gives_up(ops: Iterable[Op]) -> str | None:
+    """Why the compiler would give up a whole file with these ops; None if it would not."""
+    for op in ops:
+        name = op.spec.tflite[0] if op.spec.tflite else ""
+        young = getattr(schema.BuiltinOperator, name, 0) >= FIRST_UNKNOWN_BUILTIN
+        if young and op.spec.to_tflite(op) is not None:
+            return f"{name} ({op.source or op.outputs[0].name}) is newer than it"
+    return None
 
 
 def _names(values: Iterable[Value]) -> tuple[str, ...]:

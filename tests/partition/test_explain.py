@@ -31,7 +31,7 @@ SCHEMA = Path(__file__).parents[2] / "docs" / "explain-schema.md"
 def report(name: str = "joined", link: str | None = "usb3", cpu: CpuCost = SLOW_CPU) -> Report:
     target = "pi4+coral" if link else "pi4"
     graph = assumed(NETS[name]())
-    stock = stock_of_graph(graph, cpu, LINKS[link]) if link else None
+    stock = stock_of_graph(graph, cpu, LINKS[link], "an int8 form") if link else None
     return explain(partition(graph, link, cpu), cpu, Origin(f"{name}.onnx", target, True, stock=stock))
 
 

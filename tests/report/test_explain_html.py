@@ -69,7 +69,7 @@ class Page(HTMLParser):
 
 def report(net: str = "joined", name: str = "net", link: str | None = "usb3") -> Report:
     graph = assumed(NETS[net]())
-    stock = stock_of_graph(graph, CPU, LINKS[link]) if link else None
+    stock = stock_of_graph(graph, CPU, LINKS[link], "an int8 form") if link else None
     return explain(partition(graph, link, CPU), CPU, Origin(name, "pi4+coral", True, stock=stock))
 
 

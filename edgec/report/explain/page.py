@@ -12,7 +12,7 @@ from pathlib import Path
 from edgec_partitioner.explain import ON_CHIP, Report, SegmentRow
 
 from edgec.report.explain.svg import graph_svg
-from edgec.report.explain.text import PLACES, brought, comparison_rows, count, notes, percent, reasons, size
+from edgec.report.explain.text import PLACES, assumptions, brought, comparison_rows, count, notes, percent, reasons, size
 from edgec.report.page_parts import embedded, filled, graph_view, table
 
 _FORM = Path(__file__).with_name("explain.html")
@@ -26,7 +26,7 @@ def page(r: Report) -> str:
     """The page as text."""
     parts = {
         "TITLE": escape(f"{r.model} for {r.target}"),
-        "SUMMARY": escape(_summary(r)),
+        "SUMMARY": escape(f"{_summary(r)}; {assumptions(r)}"),
         "NOTES": "".join(f"<li>{escape(' '.join(n.split()))}</li>" for n in notes(r)),
         "COLUMNS": table(comparison_rows(r)),
         "SEGMENTS": _segments(r.segments),

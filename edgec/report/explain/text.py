@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from edgec_partitioner.comparison import Column
 from edgec_partitioner.explain import ON_CHIP, OpRow, Report, SegmentRow
 from edgec_partitioner.partition import WORTHWHILE
-from edgec_partitioner.source import ABORT
 
 _WIDTH = 120
 PLACES = {"edgetpu": "Edge TPU", "cpu": "CPU", "uncertain": "uncertain", "mixed": "both", "none": "folded away"}
@@ -17,7 +16,7 @@ PLACES = {"edgetpu": "Edge TPU", "cpu": "CPU", "uncertain": "uncertain", "mixed"
 def to_text(r: Report, each_op: bool = True) -> str:
     """The whole report; `each_op`: with a line for every operation at its end."""
     blocks = [
-        _head(r),
+        f"{assumptions(r)}\n{_head(r)}",
         _columns_table(r),
         _notes(r),
         _segment_table(r.segments),
@@ -30,6 +29,17 @@ def to_text(r: Report, each_op: bool = True) -> str:
         blocks.append(_op_table(r.ops))
     lines = "\n\n".join(b for b in blocks if b).splitlines()
     return "\n".join(map(_cut, lines)) + "\n"
+
+
+def assumptions(r: Report) -> str:
+    """What was assumed for each column, in one line."""
+    stock = r.comparison.stock
+    if r.assumed_quantization:
+        scales = "made-up int8 scales"
+    else:
+        scales = "calibrated int8 scales" if stock and stock.basis != "file" else "nothing"
+    ours = "edgec" if r.link is None else "CPU only, edgec"
+    return f"assumed: {ours}: {scales}" + (f"; stock compiler: {stock.assumed}" if stock else "")
 
 
 def _head(r: Report) -> str:
@@ -98,19 +108,16 @@ def notes(r: Report) -> Iterator[str]:
     stock = r.comparison.stock
     if stock is None:
         return
-    if stock.basis == "file":
-        yield "stock compiler: what edgetpu_compiler would map of the file as it is, by emulation of its rules"
-    else:
+    yield "stock compiler: what edgetpu_compiler would map of that file, by emulation of its rules"
+    if stock.basis != "file":
         yield (
-            "stock compiler: it cannot take this file as it is; shown is, by emulation of its rules, what it would\n"
-            "      map of an int8 form of the model without edgec's rewrites for the Edge TPU"
+            "that file has int8 inputs and outputs, channels last: what converts them is not among its ops; conversion\n"
+            "      from and to float is in the estimated ms"
         )
     if stock.every_set.tpu_segments > stock.column.tpu_segments:
         yield f"stock compiler with its option -a: {_every_set(stock.every_set)}"
-    aborting = [s.op for s in r.source_ops if s.op.rule == ABORT and s.op.verdict == "cpu"]
-    if aborting:
-        first = aborting[0]
-        yield f"the stock compiler gives the whole file up at operator {first.index}, {first.opcode}: {first.seen}"
+    if stock.gives_up:
+        yield f"the stock compiler gives the whole file up at {stock.gives_up}"
 
 
 def _optimality(est_ms: float, bound_ms: float) -> str:

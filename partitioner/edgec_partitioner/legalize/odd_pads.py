@@ -32,6 +32,14 @@ def rewrite(r: Rewriter, op: Op) -> bool:
         return False
     if spec.tflite_padding(op) is not None or not _fills_with_zero(spec, x.type):
         return False
+    pad_apart(r, op)
+    return True
+
+
+def pad_apart(r: Rewriter, op: Op) -> None:
+    """Give the pads of a convolution or pool to a PAD of zeros before it."""
+    spec, x = op.spec, op.inputs[0]
+    assert isinstance(spec, Conv2D | DepthwiseConv2D | MaxPool2D | AveragePool2D)
     top, bottom, left, right = spec.pads
     pad = Pad(((0, 0), (top, bottom), (left, right), (0, 0)))
     padded = r.add(op, pad, [x], f"{x.name}_padded", x.type.quant)
@@ -39,7 +47,6 @@ def rewrite(r: Rewriter, op: Op) -> bool:
     if isinstance(bare, AveragePool2D):
         bare = replace(bare, count_pads=False)
     r.update(op, bare, [padded, *op.inputs[1:]])
-    return True
 
 
 def _fills_with_zero(spec: Conv2D | DepthwiseConv2D | MaxPool2D | AveragePool2D, x: TensorType) -> bool:
