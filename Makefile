@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 FIXTURES := build/venv-fixtures
 
-.PHONY: setup system demo test check lint types fast models-table partition-table cost-table pipeline-table bench-check bench-peers \
+.PHONY: setup system demo test check lint types fast models-table partition-table stock-table cost-table pipeline-table bench-check bench-peers \
         faults fixtures clean
 
 setup: system $(STAMP)
@@ -45,6 +45,10 @@ models-table: setup
 
 partition-table: setup
 	$(BIN)/python tests/tables/partition_table.py
+
+# The stock column beside public logs of edgetpu_compiler (reads ../shared)
+stock-table: setup
+	$(BIN)/python -m tests.tables.stock_table
 
 cost-table: setup
 	$(BIN)/python -m tests.tables.cost_table

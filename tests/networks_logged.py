@@ -1,7 +1,6 @@
-"""Networks of which a public log of edgetpu_compiler exists, as ONNX with random weights: their layers are what counts.
+"""Networks of which a public log of edgetpu_compiler exists, as ONNX with random weights: what counts is layers.
 
-LOGGED says which entry of logs.json each one is to be compared with: its repository, and the name of its input or a part
-of its note.
+LOGGED says which entry of logs.json each one is to be compared with.
 """
 
 from __future__ import annotations
@@ -18,7 +17,17 @@ def mobilenet_v1(path: Path) -> Path:
     """MobileNet v1 of 224 pixels, with its 1x1 convolution as classifier."""
     net = Net("mobilenet_v1", (1, 3, 224, 224))
     x = net.conv("images", 32, 3, 2, act="relu6")
-    for out, stride in [(64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), *[(512, 1)] * 5, (1024, 2), (1024, 1)]:
+    for out, stride in [
+        (64, 1),
+        (128, 2),
+        (128, 1),
+        (256, 2),
+        (256, 1),
+        (512, 2),
+        *[(512, 1)] * 5,
+        (1024, 2),
+        (1024, 1),
+    ]:
         x = net.conv(net.conv(x, net.channels[x], 3, stride, net.channels[x], "relu6"), out, act="relu6")
     x = net.conv(net.op("AveragePool", x, kernel_shape=[7, 7]), 1001)
     return net.save(path, net.op("Softmax", net.op("Flatten", x, axis=1), axis=1))
@@ -84,7 +93,9 @@ def yolov5_focus(path: Path, size: int = 320) -> Path:
 def _yolov5(path: Path, size: int, focus: bool) -> Path:
     net = Net("yolov5", (1, 3, size, size))
     if focus:
-        parts = [_every_second(net, _every_second(net, "images", 2, i, size), 3, j, size) for j in (0, 1) for i in (0, 1)]
+        parts = [
+            _every_second(net, _every_second(net, "images", 2, i, size), 3, j, size) for j in (0, 1) for i in (0, 1)
+        ]
         x = net.conv(net.concat(*parts), 16, 3, act="silu")
     else:
         weights = net.const(net.rng.normal(0, 0.1, (16, 3, 6, 6)).astype(np.float32))

@@ -246,7 +246,7 @@ class Conv2D(_Conv):
 
     @edgetpu_rule(fix="use the same dilation in both directions")
     def _square_dilation(self, op: Op) -> str | None:
-        """CONV_2D: the same dilation in x and y; a kernel of 3x1 was mapped with (2, 1) and (4, 1), nothing else seen."""
+        """CONV_2D: the same dilation in x and y, but for kernels of one row or column; 3x1 was mapped with (4, 1)."""
         kernel = op.inputs[1].type.shape[1:3]
         if self.dilation[0] == self.dilation[1] or 1 in kernel:
             return None

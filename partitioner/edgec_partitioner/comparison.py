@@ -138,14 +138,15 @@ def stock_of_graph(graph: Graph, cpu: CpuCost, link: Link, assumed: str) -> Stoc
     """Of an int8 graph that is what a converter would write (see converter.py), and `assumed` says which.
 
     What converts its inputs and outputs is no operator of the file. From and to float it is timed all the same, for
-    edgec does it too; but nobody who holds images channels-last would transpose them.
+    edgec does it too; but nobody who holds images channels-last would transpose them. Where the evidence does not say
+    whether an op maps, it is taken to: edgec is to gain nothing by our not knowing.
     """
     outside = borders(graph)
     unpaid = sum(cpu.op_ms(op) for op in outside if isinstance(op.spec, Transpose))
     answers = {op: Verdict(refusals(op)).answer for op in graph.ops if op not in outside}
 
     def of(all_sets: bool) -> Column:
-        whole = column(regions(graph, stock_places(graph, all_sets, outside)), answers, cpu, link)
+        whole = column(regions(graph, stock_places(graph, all_sets, outside, optimistic=True)), answers, cpu, link)
         return replace(whole, ops=whole.ops - len(outside), cpu_ms=whole.cpu_ms - unpaid)
 
     reason = gives_up(op for op in graph.ops if op not in outside)

@@ -1,14 +1,16 @@
 """What the usual converter would hand to the stock compiler: onnx2tf, then TFLite's full-integer quantizer.
 
 A model from PyTorch or ONNX has no TFLite file of its own, and the stock compiler takes nothing else. What people give
-it comes from converters, which do of themselves some of what edgec calls a rewrite for the Edge TPU. Their documentation
+it comes from converters, which do of themselves some of what edgec calls a rewrite for the Edge TPU. Their own pages
 and the logs of files that they wrote say:
 
-- the file's inputs and outputs are channels-last and int8: whoever runs it converts them (`borders`);
+- the file's inputs and outputs are channels-last and int8: whoever runs it converts them (`borders`). Files that came
+  from Keras often have uint8 ones, with a QUANTIZE that maps; only where the operator behind it is refused does that
+  matter: then the compiler stops at once;
 - a border that is not SAME is a PAD before a VALID window, of maximum pools too;
 - transposes vanish into the channels-last layout, but one that stands before a reshape stays there (`UNDONE`);
 - a clamp without a name is MAXIMUM and MINIMUM, a hard sigmoid the operations of its definition; a hard-swish stays
-  HARD_SWISH, a leaky rectifier LEAKY_RELU, a GELU is GELU, a grouped convolution one operator;
+  HARD_SWISH, a leaky rectifier LEAKY_RELU, a GELU is GELU; a grouped convolution is split;
 - every operation that has an int8 form gets it; versions are those of TensorFlow 2.8, which the compiler can read.
 
 What a converter writes as many operators, though TFLite has none for it (instance normalisation, grid sample), stays
@@ -25,10 +27,12 @@ from edgec.ir import Graph, Op, Value
 from edgec.ir.rewrite import Rewriter
 from edgec.ops.activation import Clamp
 from edgec.ops.arithmetic import Maximum, Minimum
+from edgec.ops.concat import Concat
 from edgec.ops.conv import Conv2D, DepthwiseConv2D
 from edgec.ops.pool import AveragePool2D, MaxPool2D
 from edgec.ops.quantize import Dequantize, Quantize
 from edgec.ops.shape import Transpose
+from edgec.ops.slice import Slice
 from edgec_partitioner.legalize import legalize, odd_pads, rewrites
 
 UNDONE = frozenset({"sink_transposes"})
@@ -45,8 +49,8 @@ def float_form(graph: Graph) -> Graph:
     """Of an optimised float graph, before it is quantized."""
     made, _ = legalize(graph, exact=False, disabled=rewrites().keys() - _FLOAT)
     r = Rewriter(made)
-    for op in r.ops("clamp"):
-        _clamp(r, op)
+    for op in r.ops("clamp", "conv2d"):
+        _clamp(r, op) if op.kind == "clamp" else _split_groups(r, op)
     return made
 
 
@@ -91,6 +95,25 @@ def _converts(op: Op, perm: tuple[int, ...]) -> bool:
 
 def _others_read(readers: dict[Value, list[Op]], value: Value, found: Iterable[Op], op: Op) -> bool:
     return any(user is not op and user not in found for user in readers.get(value, []))
+
+
+def _split_groups(r: Rewriter, op: Op) -> None:
+    """A grouped convolution as slices of the channels, a convolution of each, and their concatenation.
+
+    onnx2tf does so on demand, and there is no other way: at the version of grouped ones the compiler gives up.
+    """
+    x, w, *bias = op.inputs
+    depth = w.type.shape[3]
+    groups = x.type.shape[3] // depth
+    if groups == 1 or any(v.const is None for v in (w, *bias)):
+        return
+    parts, (o, name) = list[Value](), (w.type.shape[0] // groups, op.output.name)
+    for g in range(groups):
+        own = slice(g * o, (g + 1) * o)
+        part = Slice((0, 0, 0, g * depth), (*x.type.shape[:3], depth), (1, 1, 1, 1))
+        constants = [r.const(v.const[own], f"{v.name}_{g}", v.type.quant) for v in (w, *bias) if v.const is not None]
+        parts.append(r.add(op, op.spec, [r.add(op, part, [x], f"{name}_in{g}"), *constants], f"{name}_{g}"))
+    r.update(op, Concat(3), parts)
 
 
 def _clamp(r: Rewriter, op: Op) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ai_edge_litert import schema_py_generated as schema
 
 from edgec.ir import Graph, Op, Value
-from edgec_partitioner.verdicts import Place, refusals
+from edgec_partitioner.verdicts import Place, Verdict, refusals
 
 FIRST_UNKNOWN_BUILTIN = 150
 """GELU in TFLite's schema: compiler 16, of 2021, does not know it, nor what was added later."""
@@ -60,14 +60,18 @@ def mapped(nodes: Sequence[Node], all_sets: bool = False) -> set[int]:
     return {i for taken in (delegated if all_sets else delegated[:1]) for i in taken}
 
 
-def stock_places(graph: Graph, all_sets: bool = False, outside: Container[Op] = ()) -> dict[Op, Place]:
+def stock_places(
+    graph: Graph, all_sets: bool = False, outside: Container[Op] = (), optimistic: bool = False
+) -> dict[Op, Place]:
     """Where the ops of an int8 graph would run if the compiler were given the graph as it is, without any rewrite.
 
-    outside: ops of the graph that are not in the compiler's file; they run on the CPU.
+    outside: ops of the graph that are not in the compiler's file; they run on the CPU. optimistic: ops of which the
+    evidence does not say whether they map are taken to.
     """
     if gives_up(op for op in graph.ops if op not in outside) is not None:
         return dict.fromkeys(graph.ops, "cpu")
-    nodes = [Node(_names(op.inputs), _names(op.outputs), op not in outside and not refusals(op)) for op in graph.ops]
+    able = [op not in outside and Verdict(refusals(op)).place(optimistic) == "edgetpu" for op in graph.ops]
+    nodes = [Node(_names(op.inputs), _names(op.outputs), a) for op, a in zip(graph.ops, able, strict=True)]
     taken = mapped(nodes, all_sets)
     return {op: "edgetpu" if i in taken else "cpu" for i, op in enumerate(graph.ops)}
 

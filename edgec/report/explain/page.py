@@ -12,7 +12,17 @@ from pathlib import Path
 from edgec_partitioner.explain import ON_CHIP, Report, SegmentRow
 
 from edgec.report.explain.svg import graph_svg
-from edgec.report.explain.text import PLACES, assumptions, brought, comparison_rows, count, notes, percent, reasons, size
+from edgec.report.explain.text import (
+    PLACES,
+    assumptions,
+    brought,
+    comparison_rows,
+    count,
+    notes,
+    percent,
+    reasons,
+    size,
+)
 from edgec.report.page_parts import embedded, filled, graph_view, table
 
 _FORM = Path(__file__).with_name("explain.html")

@@ -111,13 +111,13 @@ def notes(r: Report) -> Iterator[str]:
     yield "stock compiler: what edgetpu_compiler would map of that file, by emulation of its rules"
     if stock.basis != "file":
         yield (
-            "that file has int8 inputs and outputs, channels last: what converts them is not among its ops; conversion\n"
-            "      from and to float is in the estimated ms"
+            "that file has int8 inputs and outputs, channels last: what converts them is not among its ops, but\n"
+            "      conversion from and to float is in the estimated ms; its uncertain ops are taken to map"
         )
     if stock.every_set.tpu_segments > stock.column.tpu_segments:
         yield f"stock compiler with its option -a: {_every_set(stock.every_set)}"
     if stock.gives_up:
-        yield f"the stock compiler gives the whole file up at {stock.gives_up}"
+        yield f"the stock compiler gives the whole file up: {stock.gives_up}"
 
 
 def _optimality(est_ms: float, bound_ms: float) -> str:
