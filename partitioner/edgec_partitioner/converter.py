@@ -121,8 +121,8 @@ def _clamp(r: Rewriter, op: Op) -> None:
     if not isinstance(spec, Clamp) or x.type.dtype != "float32":
         return
     if spec.low is not None and spec.high is not None:
-        x = r.add(op, Maximum(), [x, r.const(np.float32(spec.low), f"{x.name}_low")], f"{op.output.name}_low")
+        x = r.add(op, Maximum(), [x, r.const(np.array(spec.low, np.float32), f"{x.name}_low")], f"{op.output.name}_low")
     if spec.high is not None:
-        r.update(op, Minimum(), [x, r.const(np.float32(spec.high), f"{op.output.name}_high")])
+        r.update(op, Minimum(), [x, r.const(np.array(spec.high, np.float32), f"{op.output.name}_high")])
     elif spec.low is not None:
-        r.update(op, Maximum(), [x, r.const(np.float32(spec.low), f"{op.output.name}_low")])
+        r.update(op, Maximum(), [x, r.const(np.array(spec.low, np.float32), f"{op.output.name}_low")])
