@@ -156,6 +156,27 @@ def tcn(path: Path) -> Path:
     return net.save(path, net.op("Sigmoid", net.op("Gemm", x, weights, net.const(np.zeros(1, np.float32)), transB=1)))
 
 
+def ggcnn(path: Path) -> Path:
+    """A generative grasping network of 300 pixels: convolutions down, transposed convolutions up, four images out."""
+    net = Net("ggcnn", (1, 1, 300, 300))
+
+    def layer(kind: str, x: str, out: int, k: int, stride: int, border: int, more: int = 0) -> str:
+        shape = (out, net.channels[x], k, k) if kind == "Conv" else (net.channels[x], out, k, k)
+        weights, bias = (net.rng.normal(0, 0.05, s).astype(np.float32) for s in (shape, (out,)))
+        extra = {"output_padding": [more, more]} if more else {}
+        y = net.op(
+            kind, x, net.const(weights), net.const(bias), channels=out, kernel_shape=[k, k], strides=[stride] * 2,
+            pads=[border] * 4, **extra,
+        )  # fmt: skip
+        return net.op("Relu", y)
+
+    x = layer("Conv", "images", 32, 9, 3, 3)
+    x = layer("Conv", layer("Conv", x, 16, 5, 2, 2), 8, 3, 2, 1)
+    x = layer("ConvTranspose", x, 8, 3, 2, 1, 1)
+    x = layer("ConvTranspose", layer("ConvTranspose", x, 16, 5, 2, 2, 1), 32, 9, 3, 3)
+    return net.save(path, *(net.conv(x, 1) for _ in range(4)))
+
+
 def _sized(size: int) -> Callable[[Path], Path]:
     return lambda path: yolov8n_like(path, size)
 
@@ -166,11 +187,14 @@ LOGGED: Sequence[tuple[str, Callable[[Path], Path], str, str]] = [
     ("YOLOv8n 160", _sized(160), "jveitchmichaelis/edgetpu-yolo", "yolov8n_full_integer_quant_edgetpu_160.log"),
     ("YOLOv8n-cls", yolov8n_classifier, "VesalAhsani/YOLOv8-on-Google-Coral-Edge-TPU", "README.md"),
     ("YOLOv5n 160", yolov5n, "jveitchmichaelis/edgetpu-yolo", "yolov5n-int8_edgetpu_160.log"),
+    ("YOLOv5s 224", lambda path: yolov5n(path, 224), "Kudos12th/kudos_edgetpu_yolo", "export.md"),
+    ("YOLOv5n 640", lambda path: yolov5n(path, 640), "Sandhya1708/modelnew", "yolov5n-int8_edgetpu.log"),
     ("YOLOv5 with Focus", yolov5_focus, "stored document (YOLO to TFLite", "YOLOv5s with the Focus layer"),
     ("YOLOv3-tiny", yolov3_tiny, "stored document (YOLO to TFLite", "YOLOv3-tiny"),
     ("YOLOv3-tiny, relu", tiny_yolo_relu, "KodeWorker/edge-tpu-tiny-yolo", "quant_coco-tiny-v3-relu_edgetpu.log"),
     ("MobileNet v1", mobilenet_v1, "iwatake2222/EdgeTPU_Analysis", "mobilenet_v1_1.0_224_quant_edgetpu.log"),
     ("MobileNet v2", mobilenet_v2, "iwatake2222/EdgeTPU_Analysis", "model_mobilenet_v2_w_fc_224x224x3_edgetpu.log"),
+    ("GG-CNN", ggcnn, "willcmartin/edgetpu-ggcnn", "convert_ggcnn.ipynb"),
     ("temporal network", tcn, "fredriktegnell/edgetpu-tcn", "quantized_model_edgetpu.log"),
 ]
-"""(name, maker, repository of the log, end of its path or beginning of its note)."""
+"""(name, maker, repository of the log, part of its path or note). YOLOv5s has the operators of YOLOv5n, but wider."""

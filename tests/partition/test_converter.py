@@ -132,6 +132,17 @@ def test_convolutions_of_the_logged_yolov8n(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+def test_all_of_yolov8n_at_192_pixels_maps_as_its_log_says(tmp_path: Path) -> None:
+    """257 of 257 operators, among them the TRANSPOSE of the largest head, [1,24,24,144]."""
+    model = read_model(MAKERS["yolov8n_like"](tmp_path / "m.onnx", 192))
+    made = int8_form(evenly(float_form(optimize(model, UNDONE))))
+    outside = borders(made)
+    places = stock_places(made, outside=outside)
+    assert not [op for op in made.ops if places[op] == "cpu" and op not in outside]
+    transposes = [op.inputs[0].type.shape for op in made.ops if op.kind == "transpose" and op not in outside]
+    assert (1, 24, 24, 144) in transposes
+
+
 @pytest.mark.shared
 @pytest.mark.slow
 def test_shares_are_those_of_public_logs(shared: Path, capsys: pytest.CaptureFixture[str]) -> None:

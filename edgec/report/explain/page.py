@@ -36,7 +36,7 @@ def page(r: Report) -> str:
     """The page as text."""
     parts = {
         "TITLE": escape(f"{r.model} for {r.target}"),
-        "SUMMARY": escape(f"{_summary(r)}; {assumptions(r)}"),
+        "SUMMARY": escape("; ".join(t for t in (_summary(r), assumptions(r)) if t)),
         "NOTES": "".join(f"<li>{escape(' '.join(n.split()))}</li>" for n in notes(r)),
         "COLUMNS": table(comparison_rows(r)),
         "SEGMENTS": _segments(r.segments),

@@ -16,7 +16,7 @@ PLACES = {"edgetpu": "Edge TPU", "cpu": "CPU", "uncertain": "uncertain", "mixed"
 def to_text(r: Report, each_op: bool = True) -> str:
     """The whole report; `each_op`: with a line for every operation at its end."""
     blocks = [
-        f"{assumptions(r)}\n{_head(r)}",
+        "\n".join(line for line in (assumptions(r), _head(r)) if line),
         _columns_table(r),
         _notes(r),
         _segment_table(r.segments),
@@ -32,8 +32,10 @@ def to_text(r: Report, each_op: bool = True) -> str:
 
 
 def assumptions(r: Report) -> str:
-    """What was assumed for each column, in one line."""
+    """What was assumed for each column, in one line; empty where nothing was."""
     stock = r.comparison.stock
+    if stock is None and not r.assumed_quantization:
+        return ""
     if r.assumed_quantization:
         scales = "made-up int8 scales"
     else:
