@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -163,7 +164,7 @@ def ggcnn(path: Path) -> Path:
     def layer(kind: str, x: str, out: int, k: int, stride: int, border: int, more: int = 0) -> str:
         shape = (out, net.channels[x], k, k) if kind == "Conv" else (net.channels[x], out, k, k)
         weights, bias = (net.rng.normal(0, 0.05, s).astype(np.float32) for s in (shape, (out,)))
-        extra = {"output_padding": [more, more]} if more else {}
+        extra: dict[str, Any] = {"output_padding": [more, more]} if more else {}
         y = net.op(
             kind, x, net.const(weights), net.const(bias), channels=out, kernel_shape=[k, k], strides=[stride] * 2,
             pads=[border] * 4, **extra,

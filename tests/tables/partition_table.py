@@ -105,7 +105,7 @@ def figures(column: Mapping[str, Any], own: int) -> dict[str, float]:
     rewrites may add some, and that must not flatter the share.
     """
     left = column["macs"] - column["tpu_macs"]
-    return {"ops": column["tpu_ops_share"], "macs": 1 - left / own if own else 0.0, "ms": column["est_ms"]}
+    return {"ops": column["tpu_ops_share"], "macs": max(0.0, 1 - left / own) if own else 0.0, "ms": column["est_ms"]}
 
 
 def blockers(report: Mapping[str, Any]) -> Iterator[str]:
