@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -107,6 +108,8 @@ def test_both_columns_say_what_was_assumed(name: str, least: float, most: float,
     assert ours == "assumed: CPU only, edgec: made-up int8 scales"
     assert theirs == "stock compiler: the file as onnx2tf and TFLite's int8 quantizer write it"
     assert first.replace("'", "&#x27;") in page(report)
+    calibrated = to_text(replace(report, assumed_quantization=False)).splitlines()[0]
+    assert calibrated == f"assumed: CPU only, edgec: calibrated scales; {theirs}"  # whole, in 120 columns
     assert "stock compiler" in text.splitlines()[4]
     assert stock is not None
     assert least <= stock.column.tpu_ops_share <= most

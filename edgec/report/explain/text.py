@@ -39,7 +39,7 @@ def assumptions(r: Report) -> str:
     if r.assumed_quantization:
         scales = "made-up int8 scales"
     else:
-        scales = "calibrated int8 scales" if stock and stock.basis != "file" else "nothing"
+        scales = "calibrated scales" if stock and stock.basis != "file" else "nothing"
     ours = "edgec" if r.link is None else "CPU only, edgec"
     return f"assumed: {ours}: {scales}" + (f"; stock compiler: {stock.assumed}" if stock else "")
 
@@ -114,7 +114,7 @@ def notes(r: Report) -> Iterator[str]:
     if stock.basis != "file":
         yield (
             "that file has int8 inputs and outputs, channels last: what converts them is not among its ops, but\n"
-            "      conversion from and to float is in the estimated ms; its uncertain ops are taken to map"
+            "      conversion from and to float is in the estimated ms; its scales are assumed, its uncertain ops taken to map"
         )
     if stock.every_set.tpu_segments > stock.column.tpu_segments:
         yield f"stock compiler with its option -a: {_every_set(stock.every_set)}"
