@@ -114,7 +114,7 @@ def notes(r: Report) -> Iterator[str]:
     if stock.basis != "file":
         yield (
             "that file has int8 inputs and outputs, channels last: what converts them is not among its ops, but\n"
-            "      conversion from and to float is in the estimated ms; its scales are assumed, uncertain ops taken to map"
+            "      conversion from and to float is in the estimated ms; scales are assumed, uncertain ops taken to map"
         )
     if stock.every_set.tpu_segments > stock.column.tpu_segments:
         yield f"stock compiler with its option -a: {_every_set(stock.every_set)}"
