@@ -137,7 +137,8 @@ def test_reports_are_read_back(bundle: Bundle, tmp_path: Path) -> None:
     path = tmp_path / "r.json"
     path.write_text(json.dumps(r.to_json()))
     assert BenchReport.load_file(path) == r
-    damaged = [json.dumps({**r.to_json(), **wrong}) for wrong in ({"comparison": 67}, {"memory": "x"}, {"latency": []})]
+    wrong: list[tuple[str, object]] = [("comparison", 67), ("memory", "x"), ("latency", [])]
+    damaged = [json.dumps({**r.to_json(), name: value}) for name, value in wrong]
     deep = "[" * 200_000 + "]" * 200_000
     for damage in ('{"schema": 1', "[]", '{"schema": 2}', '{"schema": 1, "model": 3}', '{"schema": 1}', deep, *damaged):
         path.write_text(damage)
