@@ -42,7 +42,7 @@ def verify_bundle(bundle: Bundle, lowered: Lowered, min_cosine: float | None) ->
     """
     samples, segments = lowered.samples, lowered.partition.segments
     exact, count = _counts(lowered)
-    checks, tallies, failures = list[SegmentCheck](), dict[str, Tally](), list[str]()
+    checks, tallies, unlike = list[SegmentCheck](), dict[str, Tally](), list[str]()
     reference, worst = _Reference(lowered), None
     with Session(bundle, tpu="c") as session:
         for i in range(count):
@@ -52,7 +52,7 @@ def verify_bundle(bundle: Bundle, lowered: Lowered, min_cosine: float | None) ->
             got = _run(session, segments, sample, "C", checks, values) if i < exact else session.run(sample)
             want = reference.exactly(sample) if i < exact else reference(sample)
             if lowered.floats is None:
-                failures += _unlike(lowered.imported, sample, got, want)
+                unlike += _unlike(lowered.imported, sample, got, want)
             elif values is not None:
                 parts, floats = {s.name: s.graph for s in segments}, lowered.floats
                 worst = worst_layer(parts, values, floats.graph, floats.run, sample)
@@ -64,18 +64,18 @@ def verify_bundle(bundle: Bundle, lowered: Lowered, min_cosine: float | None) ->
             for i in range(exact):
                 _run(session, on_tpu, samples[i], "TFLite", checks)
     merged, whole = _worst(checks), {name: t.result() for name, t in tallies.items()}
-    failures += [
+    failures = [
         f"{c.segment} as {c.how} is {c.error:.3g} from interp, {c.limit:.3g} allowed" for c in merged if not c.ok
     ]
     failures += _unmapped(bundle, segments, lowered.wishes.optimistic)
     if min_cosine is not None:
         low = [(n, a.cosine) for n, a in whole.items() if not a.cosine >= min_cosine]
-        failures += [f"output {n} has cosine {c:.8g} with the float model, {min_cosine} needed" for n, c in low]
+        unlike += [f"output {n} has cosine {c:.8g} with the float model, {min_cosine} needed" for n, c in low]
     used = next(iter(tallies.values())).samples if tallies else 0
     calibrated = lowered.floats.samples if lowered.floats is not None else 0
     return Verification(
         used, exact, lowered.samples_source, calibrated, lowered.seen, reference.how, tuple(merged), whole,
-        lowered.floats is not None, worst, tuple(failures),
+        lowered.floats is not None, worst, (*failures, *unlike),
     )  # fmt: skip
 
 
@@ -105,9 +105,12 @@ class _Reference:
         return "C" if isinstance(self._run, NativeGraph) else "interp"
 
     def exactly(self, sample: Mapping[str, Array]) -> dict[str, Array]:
-        """By interp, of the model as imported."""
+        """By interp, of the model as imported, or what agrees with it."""
         want = interp(self._imported, sample)
-        if self._run is not None and list(_unlike(self._imported, sample, self._run(sample, None), want)):
+        if self._run is not None:
+            got = self._run(sample, None)
+            if not list(_unlike(self._imported, sample, got, want)):
+                return got
             self._run = None
         return want
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -13,11 +13,6 @@ from edgec.ir.types import dequantize
 from edgec.ops.quantize import Quantize
 from edgec.quantize.accuracy import tally
 from edgec.quantize.observers import Run
-
-_CANDIDATES = 8
-"""So many ops, those whose result is worst beside what they read, are computed once more from true inputs."""
-_CLEAN_DB = 60.0
-"""What has no more noise than this counts as having none."""
 
 
 @dataclass(frozen=True)
@@ -46,42 +41,62 @@ def worst_layer(
     """The op with the most noise of its own; None where no value of the two graphs can be told to be the same.
 
     parts: the quantized graph in pieces, by name. got: the int8 results that it had for `sample`, by name. reference,
-    run: the float graph that was quantized. The float graph runs twice, and none of its values is kept but those of
-    a few ops.
+    run: the float graph that was quantized. It runs once; its values are kept while ops still have to read them.
     """
     twins = _twins(parts, reference)
-    noise = _noise(parts, got, twins, run, sample)
-    ranked = sorted(
-        (
-            (_drop(op, noise), i, part, op)
-            for part, g in parts.items()
-            for i, op in enumerate(g.ops)
-            if _known(op, noise)
-        ),
-        key=lambda row: (-row[0], row[2], row[1]),
-    )[:_CANDIDATES]
-    wanted = {twins[v.name] for *_, op in ranked for v in (*op.inputs, *op.outputs) if v.name in twins}
-    floats: dict[Value, Array] = {}
-
-    def keep(v: Value, array: Array) -> None:
-        if v in wanted:
-            floats[v] = array.copy()
-
-    run(sample, keep)
+    waiting = _Waiting(
+        [(part, op) for part, g in parts.items() for op in g.ops if len(op.outputs) == 1 and _is_int8(op.output)], twins
+    )
     found: list[LayerNoise] = []
-    for _, _, part, op in ranked:
-        own = _own(op, twins, floats)
-        if own is not None:
-            found.append(LayerNoise(op.output.name, op.kind, op.source, part, own, noise[op.output.name]))
+
+    def observe(real: Value, array: Array) -> None:
+        for part, op in waiting.arrived(real, array):
+            y, want = op.output, waiting.floats[twins[op.output.name]]
+            env = {v: _rounded(waiting.floats[twins[v.name]], v) for v in op.inputs if v.const is None}
+            own, whole = (dequantize(q, y.type) for q in (run_op(op, env)[0], got[y.name]))
+            figures = tally(want, own).centred_sqnr_db(), tally(want, whole).centred_sqnr_db()
+            found.append(LayerNoise(y.name, op.kind, op.source, part, *figures))
+        waiting.clean()
+
+    run(sample, observe)
     return min(found, key=lambda layer: layer.own_sqnr_db, default=None)
+
+
+class _Waiting:
+    """Ops that wait for the float values behind what they read and write, and these values as long as one waits."""
+
+    def __init__(self, ops: Sequence[tuple[str, Op]], twins: Mapping[str, Value]) -> None:
+        self.floats: dict[Value, Array] = {}
+        self._ops: list[tuple[str, Op, set[Value]]] = []
+        self._readers: dict[Value, list[int]] = {}
+        self._missing: list[int] = []
+        for part, op in ops:
+            names = {v.name for v in (*op.inputs, *op.outputs) if v.const is None}
+            if names <= twins.keys():
+                needed = {twins[name] for name in names}
+                for v in needed:
+                    self._readers.setdefault(v, []).append(len(self._ops))
+                self._ops.append((part, op, needed))
+                self._missing.append(len(needed))
+
+    def arrived(self, v: Value, array: Array) -> Iterator[tuple[str, Op]]:
+        """The ops that have all they need with this value."""
+        if v not in self._readers:
+            return
+        self.floats[v] = array.copy()
+        for i in self._readers[v]:
+            self._missing[i] -= 1
+            if not self._missing[i]:
+                yield self._ops[i][:2]
+
+    def clean(self) -> None:
+        """Forget the values that nothing waits for."""
+        for v in [v for v in self.floats if not any(self._missing[i] for i in self._readers[v])]:
+            del self.floats[v]
 
 
 def _is_int8(v: Value) -> bool:
     return v.const is None and v.type.dtype == "int8" and v.type.quant is not None
-
-
-def _known(op: Op, noise: Mapping[str, float]) -> bool:
-    return len(op.outputs) == 1 and op.output.name in noise
 
 
 def _twins(parts: Mapping[str, Graph], reference: Graph) -> dict[str, Value]:
@@ -95,46 +110,6 @@ def _twins(parts: Mapping[str, Graph], reference: Graph) -> dict[str, Value]:
     return found
 
 
-def _noise(
-    parts: Mapping[str, Graph],
-    got: Mapping[str, Array],
-    twins: Mapping[str, Value],
-    run: Run,
-    sample: Mapping[str, Array],
-) -> dict[str, float]:
-    """SQNR in dB of every int8 value that has a twin."""
-    readers: dict[Value, list[Value]] = {}
-    for v in (v for g in parts.values() for op in g.ops for v in op.outputs):
-        if v.name in twins and v.name in got and _is_int8(v):
-            readers.setdefault(twins[v.name], []).append(v)
-    noise: dict[str, float] = {}
-
-    def observe(real: Value, array: Array) -> None:
-        for v in readers.get(real, ()):
-            noise[v.name] = tally(array, dequantize(got[v.name], v.type)).centred_sqnr_db()
-
-    run(sample, observe)
-    return noise
-
-
-def _drop(op: Op, noise: Mapping[str, float]) -> float:
-    """How much worse the result is than the worst of what the op reads, in dB."""
-    before = min((noise[v.name] for v in op.inputs if v.name in noise), default=_CLEAN_DB)
-    return min(before, _CLEAN_DB) - noise[op.output.name]
-
-
-def _own(op: Op, twins: Mapping[str, Value], floats: Mapping[Value, Array]) -> float | None:
-    """SQNR in dB of the op on the float graph's values; None where one that it reads is not known."""
-    env: dict[Value, Array] = {}
-    for v in op.inputs:
-        if v.const is None:
-            real = floats.get(twins[v.name]) if v.name in twins else None
-            if real is None:
-                return None
-            env[v] = _rounded(real, v.type) if _is_int8(v) else real
-    y = op.output
-    return tally(floats[twins[y.name]], dequantize(run_op(op, env)[0], y.type)).centred_sqnr_db()
-
-
-def _rounded(real: Array, t: TensorType) -> Array:
-    return Quantize(t.dtype).ref([real], [TensorType(real.shape)], [t])[0]
+def _rounded(real: Array, v: Value) -> Array:
+    """A float value as an op reads it."""
+    return Quantize(v.type.dtype).ref([real], [TensorType(real.shape)], [v.type])[0] if _is_int8(v) else real

@@ -95,9 +95,11 @@ def _accuracy(checked: Verification) -> Iterator[str]:
 
 
 def _layer(worst: LayerNoise) -> Iterator[str]:
-    yield f"  largest loss in one operation: {worst.kind} {worst.value} in {worst.part}, SQNR {worst.own_sqnr_db:.1f} dB"
+    ratio = f"SQNR {worst.own_sqnr_db:.1f} dB by itself"
+    yield f"  largest loss in one op: {worst.kind} {worst.value} in {worst.part}, {ratio}"
     if worst.source:
-        yield textwrap.shorten(f"from {worst.source.replace('+', ' + ')}", 110, placeholder=" …", initial_indent="    ")
+        nodes = worst.source.replace("+", " + ")
+        yield textwrap.shorten(f"from {nodes}", 110, placeholder=" …", initial_indent="    ")
 
 
 def _samples(count: int) -> str:

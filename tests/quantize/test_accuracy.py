@@ -31,7 +31,14 @@ def test_compare_joins_samples() -> None:
     found = compare([({"y": a, "z": a}, {"y": a, "z": a}), ({"y": b, "z": b}, {"y": a, "z": b})])
     assert found["y"].top1 == 0.5
     assert found["y"].samples == 2
-    assert found["z"].as_dict() == {"cosine": pytest.approx(1), "sqnr_db": None, "top1": 1.0, "samples": 2}
+    assert found["z"].as_dict() == {
+        "cosine": pytest.approx(1),
+        "sqnr_db": None,
+        "top1": 1.0,
+        "samples": 2,
+        "centred_cosine": None,
+        "centred_sqnr_db": None,
+    }
     json.dumps(found["z"].as_dict(), allow_nan=False)
     assert "top-1 50 %" in str(found["y"])
 

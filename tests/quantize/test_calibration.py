@@ -92,7 +92,7 @@ def test_npz_by_name_by_number_or_alone(tmp_path: Path) -> None:
 
 def _message(path: Path, *inputs: Value) -> str:
     with pytest.raises(InputError) as e:
-        load_calibration(path, inputs)
+        list(load_calibration(path, inputs))
     assert e.value.hint
     assert "\n  at: " in str(e.value) or "no such" in str(e.value)
     return e.value.what
