@@ -14,6 +14,8 @@ from edgec.ops.quantize import Quantize
 from edgec.quantize.accuracy import tally
 from edgec.quantize.observers import Run
 
+_ALIKE_DB = 3.0
+
 
 @dataclass(frozen=True)
 class LayerNoise:
@@ -41,7 +43,8 @@ def worst_layer(
     """The op with the most noise of its own; None where no value of the two graphs can be told to be the same.
 
     parts: the quantized graph in pieces, by name. got: the int8 results that it had for `sample`, by name. reference,
-    run: the float graph that was quantized. It runs once; its values are kept while ops still have to read them.
+    run: the float graph that was quantized. It runs once; its values are kept while ops still have to read them. Of
+    ops that are about as bad the first is named: to the next, its result is already coarse.
     """
     twins = _twins(parts, reference)
     waiting = _Waiting(
@@ -59,7 +62,8 @@ def worst_layer(
         waiting.clean()
 
     run(sample, observe)
-    return min(found, key=lambda layer: layer.own_sqnr_db, default=None)
+    lowest = min((layer.own_sqnr_db for layer in found), default=0.0)
+    return next((layer for layer in found if layer.own_sqnr_db <= lowest + _ALIKE_DB), None)
 
 
 class _Waiting:

@@ -17,7 +17,7 @@ PLACES = {"edgetpu": "Edge TPU", "cpu": "CPU", "uncertain": "uncertain", "mixed"
 def to_text(r: Report, each_op: bool = True) -> str:
     """The whole report; `each_op`: with a line for every operation at its end."""
     blocks = [
-        _head(r),
+        f"{assumptions(r)}{_head(r)}",
         _columns_table(r),
         _notes(r),
         _segment_table(r.segments),
@@ -30,6 +30,13 @@ def to_text(r: Report, each_op: bool = True) -> str:
         blocks.append(_op_table(r.ops))
     lines = "\n\n".join(b for b in blocks if b).splitlines()
     return "\n".join(map(_cut, lines)) + "\n"
+
+
+def assumptions(r: Report) -> str:
+    """The first line where something was assumed."""
+    if not r.assumed_quantization:
+        return ""
+    return "assumed: made-up int8 scales, since no calibration data was given; `edgec compile` needs --calibrate\n"
 
 
 def _head(r: Report) -> str:
@@ -92,7 +99,7 @@ def notes(r: Report) -> Iterator[str]:
     if r.obstacle:
         yield f"edgec cannot compile this model yet: {r.obstacle}"
     if r.assumed_quantization:
-        yield "no calibration data was given; int8 scales are assumed, which hardly changes what maps where"
+        yield "assumed int8 scales hardly change what maps where; they say nothing about accuracy"
     if r.bound_ms is not None:
         yield _optimality(r.comparison.edgec.est_ms, r.bound_ms)
     stock = r.comparison.stock
