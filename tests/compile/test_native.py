@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from edgec.ops.unary import Relu
 from edgec.passes.pipeline import optimize
 from edgec.quantize.calibration import load_calibration
 from edgec.quantize.lower import lower
-from edgec.quantize.observers import calibrate
+from edgec.quantize.observers import Run, calibrate
 from tests.networks import mobilenet_like
 from tests.quantize.nets import NETS, Net, random_net, samples
 
