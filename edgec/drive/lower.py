@@ -11,7 +11,7 @@ from edgec_partitioner.cpu_cost import CpuCost
 from edgec_partitioner.legalize import Applied, legalize, rewrites
 from edgec_partitioner.partition import Partition, Wishes, partition
 
-from edgec.drive.native import native_compiler, runner
+from edgec.drive.native import NativeGraph, native_compiler, runner
 from edgec.errors import InputError, did_you_mean
 from edgec.frontends import read_model
 from edgec.ir import Graph, Refusal, verify
@@ -166,9 +166,10 @@ def lower(
 def _calibrated(graph: Graph, plain: Graph | None, data: Data, compiler: Compiler) -> tuple[Graph, FloatModel]:
     """The int8 form of a float graph. plain: what it was before rewrites, if there were any."""
     ready, count = lowered_floats(graph), len(data.calibrate)
-    run = runner(ready, count + len(data.verify), compiler)
+    run = runner(ready, count, compiler)  # not by what there is to verify with: the scales must not hang on that
     quantized = quantize_ranges(ready, calibrate(ready, data.calibrate, run=run))
-    reference = run if plain is None else runner(plain, len(data.verify), compiler)
+    own = plain is None and isinstance(run, NativeGraph)
+    reference = run if own else runner(plain or ready, len(data.verify), compiler)
     return quantized, FloatModel(ready, run, reference, count)
 
 

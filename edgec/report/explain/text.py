@@ -99,7 +99,7 @@ def notes(r: Report) -> Iterator[str]:
     if r.obstacle:
         yield f"edgec cannot compile this model yet: {r.obstacle}"
     if r.assumed_quantization:
-        yield "assumed int8 scales hardly change what maps where; they say nothing about accuracy"
+        yield "no calibration data was given; int8 scales are assumed, which hardly changes what maps where"
     if r.bound_ms is not None:
         yield _optimality(r.comparison.edgec.est_ms, r.bound_ms)
     stock = r.comparison.stock
