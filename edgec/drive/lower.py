@@ -135,9 +135,7 @@ def lower(
     calibrated = float_model and options.calibrate is not None
     left = float_model and target.coral and not calibrated
     if left and not assume and not options.allow_float:
-        what = f"{model.name} is a float model, and without calibration data nothing of it can run on the Edge TPU"
-        hint = "--calibrate FOLDER (photos) or .npz makes it int8; --allow-float runs all of it on the CPU"
-        raise InputError(what, f"--target {target.name}", hint)
+        raise _uncalibrated(model, target)
     assume, made, floats = assume and left and not options.allow_float, list[Applied](), None
     if calibrated or assume:
         say("quantizing")
@@ -161,6 +159,12 @@ def lower(
         target, preprocess, imported, graph, samples, source, calibrated, assume, tuple(made), wishes, parts, floats,
         data.seen, left and not assume,
     )  # fmt: skip
+
+
+def _uncalibrated(model: Path, target: Target) -> InputError:
+    what = f"{model.name} is a float model, and without calibration data nothing of it can run on the Edge TPU"
+    hint = "--calibrate FOLDER (photos) or .npz makes it int8; --allow-float runs all of it on the CPU"
+    return InputError(what, f"--target {target.name}", hint)
 
 
 def _calibrated(graph: Graph, plain: Graph | None, data: Data, compiler: Compiler) -> tuple[Graph, FloatModel]:
