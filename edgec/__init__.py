@@ -53,6 +53,8 @@ def compile(
     output: str | Path | None = None,
     *,
     calibrate: str | Path | None = None,
+    validate: str | Path | None = None,
+    allow_float: bool = False,
     preprocess: str | None = None,
     input_shapes: Mapping[str, tuple[int, ...]] | None = None,
     min_cosine: float = 0.9,
@@ -66,19 +68,22 @@ def compile(
 ) -> Compiled:
     """Compile a .onnx or .tflite file into one verified bundle: `output`, or MODEL.edgec in the working folder.
 
-    target: "host", "pi4", "pi4+coral", … calibrate: a folder of photos or an .npz; quantizes to int8. preprocess: how
-    photos become inputs. input_shapes: freezes dynamic inputs, by name. min_cosine: how like the float model int8 must
-    be. disable: passes or rewrites to leave out. optimistic: try ops on the Edge TPU that it may or may not have.
-    labels: a text file, one a line. cc: a C compiler of this machine instead of zig. dump: "after=PASS" writes the
-    graph beside the bundle. edgetpu_compiler: a path, "ssh://host", "folder:DIR", "none". progress: called with each
-    step's name, "" at the end.
+    target: "host", "pi4", "pi4+coral", … calibrate: a folder of photos or an .npz; quantizes to int8. validate: others
+    to verify with (default: a quarter of `calibrate`, held back). allow_float: run a float model without `calibrate` on
+    the CPU though the target has an Edge TPU; refused without. preprocess: how photos become inputs. input_shapes:
+    freezes dynamic inputs, by name. min_cosine: how like the float model int8 must be. disable: passes or rewrites to
+    leave out. optimistic: try ops on the Edge TPU that it may or may not have. labels: a text file, one a line. cc: a C
+    compiler of this machine instead of zig. dump: "after=PASS" writes the graph beside the bundle. edgetpu_compiler: a
+    path, "ssh://host", "folder:DIR", "none". progress: called with each step's name, "" at the end.
     """
     from edgec.drive.compile import compile_model
 
     return compile_model(
         Path(model),
         output=_path(output),
-        options=_options(target, calibrate, preprocess, input_shapes, min_cosine, disable, optimistic),
+        options=_options(
+            target, calibrate, preprocess, input_shapes, min_cosine, disable, optimistic, allow_float, validate
+        ),
         labels=_path(labels),
         cc=cc,
         dump=tuple(dump),
@@ -104,6 +109,7 @@ def explain(
     target: str = "host",
     *,
     calibrate: str | Path | None = None,
+    allow_float: bool = False,
     preprocess: str | None = None,
     input_shapes: Mapping[str, tuple[int, ...]] | None = None,
     min_cosine: float = 0.9,
@@ -113,7 +119,7 @@ def explain(
     """Where each operation of a model runs, and why. The options are those of `compile`."""
     from edgec.drive.explain import explain_model
 
-    options = _options(target, calibrate, preprocess, input_shapes, min_cosine, disable, optimistic)
+    options = _options(target, calibrate, preprocess, input_shapes, min_cosine, disable, optimistic, allow_float)
     return explain_model(Path(model), options)
 
 
@@ -300,11 +306,23 @@ def _options(
     min_cosine: float,
     disable: Sequence[str],
     optimistic: bool,
+    allow_float: bool,
+    validate: str | Path | None = None,
 ) -> Options:
     from edgec.drive.lower import Options
 
     shapes = dict(input_shapes or {})
-    return Options(target, _path(calibrate), preprocess, shapes, tuple(disable), min_cosine, optimistic)
+    return Options(
+        target,
+        _path(calibrate),
+        preprocess,
+        shapes,
+        tuple(disable),
+        min_cosine,
+        optimistic,
+        _path(validate),
+        allow_float,
+    )
 
 
 def _path(path: str | Path | None) -> Path | None:

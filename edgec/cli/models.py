@@ -36,6 +36,7 @@ def _lowering_options(fn: Callable[..., Any]) -> Callable[..., Any]:
             click.option("--min-cosine", default=0.9, show_default=True, help="how like the float model int8 must be"),
             click.option("--disable-pass", multiple=True, metavar="NAME", help="switch a pass or a rewrite off"),
             click.option("--optimistic", is_flag=True, help="try ops on the Edge TPU that it may or may not have"),
+            click.option("--allow-float", is_flag=True, help="a float model without --calibrate: all of it on the CPU"),
         ]
     ):
         fn = option(fn)
@@ -46,6 +47,9 @@ def _lowering_options(fn: Callable[..., Any]) -> Callable[..., Any]:
 @_MODEL
 @_lowering_options
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="the bundle (default: MODEL.edgec)")
+@click.option(
+    "--validate", type=click.Path(path_type=Path), help="as --calibrate, to verify with (default: a quarter of those)"
+)
 @click.option("--labels", type=click.Path(path_type=Path), help="text file, one label a line")
 @click.option("--cc", help="a C compiler of this machine for its own code, instead of zig")
 @click.option(
@@ -173,11 +177,15 @@ def _options(
     min_cosine: float,
     disable_pass: tuple[str, ...],
     optimistic: bool,
+    allow_float: bool,
+    validate: Path | None = None,
 ) -> Options:
     from edgec.drive.lower import Options
 
     shapes = dict(map(_parse_shape, input_shape))
-    return Options(target, calibrate, preprocess, shapes, disable_pass, min_cosine, optimistic)
+    return Options(
+        target, calibrate, preprocess, shapes, disable_pass, min_cosine, optimistic, validate, allow_float
+    )  # fmt: skip
 
 
 def _parse_shape(text: str) -> tuple[str, tuple[int, ...]]:

@@ -9,21 +9,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from edgec_devices.boards import ArchTarget, Board
+from edgec_devices.boards import Board
 from edgec_partitioner.segments import Segment
 from edgec_runtime import Bundle, write_bundle
 
-from edgec.drive.edgetpu_loop import Outcome, ask
+from edgec.drive.edgetpu_loop import Outcome, ask, told
 from edgec.drive.job import Job
 from edgec.drive.lower import Dump, Lowered, Options, Progress, lower
-from edgec.drive.summary import summary
-from edgec.drive.verify import Verification, verify_bundle
+from edgec.drive.native import native_compiler
+from edgec.drive.verify import verify_bundle
 from edgec.emit.c import CSRC, CSource, segment_source
 from edgec.emit.graph_file import GRAPH_FILE, graph_file
 from edgec.emit.program import DESCR, SegmentEntry, model_source
 from edgec.emit.tflite import write_tflite
 from edgec.errors import EdgecError, InputError
 from edgec.ir import Graph, Quant, TensorType, print_graph
+from edgec.quantize.verification import Verification
+from edgec.report.summary import Made, summary
 from edgec.toolchain.build import Binaries, build
 from edgec.toolchain.cc import Compiler
 from edgec.toolchain.edgetpu import PROGRAM
@@ -31,9 +33,6 @@ from edgec.toolchain.edgetpu.handoff import HandOff
 from edgec.toolchain.edgetpu.runners import Runner
 from edgec.toolchain.edgetpu.where import runner_for
 from edgec.version import VERSION
-
-VERIFY_SAMPLES = 4
-"""How many samples a bundle is verified on: interp is slow."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,13 @@ class Compiled:
 
     def summary(self) -> str:
         """The first screen: places, sizes, checks."""
-        return summary(self.path, self.lowered, self.sources, self.verification, self.asked)
+        model, lines = self.lowered, list(told(self.lowered, self.asked))
+        return summary(
+            Made(
+                self.path, model.graph.name, model.target.name, model.partition, self.sources, self.verification, lines,
+                model.float_on_cpu,
+            )
+        )  # fmt: skip
 
 
 def compile_model(
@@ -98,7 +103,7 @@ def _compile(
 ) -> Compiled:
     """finishing: do not write a bundle while edgetpu_compiler has to run by hand."""
     names = _labels(job.labels)
-    lowered = lower(job.model, job.options, dump=_dumper(dump, job.output), progress=say)
+    lowered = lower(job.model, job.options, dump=_dumper(dump, job.output), progress=say, cc=job.cc)
     asked: Outcome | None = None
     if runner is not None and any(s.place == "edgetpu" for s in lowered.partition.segments):
         lowered, asked = ask(lowered, runner, say, needed=needed)
@@ -140,12 +145,9 @@ def compilers_for(board: Board, cc: str | None) -> dict[str, Compiler]:
     found: dict[str, Compiler] = {}
     here = Board.load("host").targets[0]
     for t in (*board.targets, here):
-        found.setdefault(t.name, _compiler(t, cc if t.name == here.name else None))
+        zig = Compiler.zig(t.library, t.program, t.mcpu)
+        found.setdefault(t.name, native_compiler(cc) if t.name == here.name else zig)
     return found
-
-
-def _compiler(t: ArchTarget, cc: str | None) -> Compiler:
-    return Compiler.native(cc) if cc else Compiler.zig(t.library, t.program, t.mcpu)
 
 
 def _crossing(lowered: Lowered) -> dict[str, TensorType]:
@@ -240,19 +242,11 @@ def _verify(
         aside = Path(tmp) / "model.edgec"
         write_bundle(aside, manifest, files)
         with Bundle.open(aside) as bundle:
-            checked = verify_bundle(
-                bundle,
-                lowered.partition.segments,
-                lowered.imported,
-                lowered.samples[:VERIFY_SAMPLES],
-                lowered.samples_source,
-                min_cosine,
-                lowered.wishes.optimistic,
-            )
+            checked = verify_bundle(bundle, lowered, min_cosine)
     if not checked.ok:
         hint = "report it with the model"
         if lowered.quantized:
-            hint = "calibrate with more pictures like those of its use, or accept less with --min-cosine"
+            hint = "give --calibrate more pictures like those of its use, or accept less with --min-cosine"
         raise EdgecError(f"verification failed: {'; '.join(checked.failures)}", at=lowered.graph.name, hint=hint)
     return checked
 

@@ -6,7 +6,7 @@ A segment of which it compiles nothing is cut into pieces to find a part that it
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -251,3 +251,37 @@ def _named(graph: Graph, failure: Failure) -> list[Op]:
         op = graph.ops[failure.node]
         return [op] if any(op is o for o, _ in same) else []
     return []
+
+
+def told(lowered: Lowered, asked: Outcome | None) -> Iterator[str]:
+    """What a person should know of it, in lines."""
+    if asked is None:
+        if any(s.place == "edgetpu" for s in lowered.partition.segments):
+            yield f"{PROGRAM} was not run: Edge TPU segments run as C on the CPU, with the same results"
+        return
+    if asked.pending is not None:
+        yield f"{asked.pending.what}: until then Edge TPU segments run as C on the CPU, with the same results"
+        yield f"next: {asked.pending.hint}"
+        return
+    for f in asked.found:
+        yield f"{PROGRAM} refused {f.op} ({f.kind}), which now runs on the CPU: {f.refusal.seen}"
+    for name, result in asked.segments.items():
+        yield result.problem or f"{PROGRAM} mapped all of {name}{_memory(result)}"
+    if any(r.data is None for r in asked.segments.values()):
+        yield "what it did not compile runs as C on the CPU, with the same results"
+    if not asked.together and len(asked.segments) > 1:
+        yield "the segments could not be compiled together: each takes all of the on-chip memory when it runs"
+    if asked.warning is not None:
+        yield f"warning: {asked.warning}"
+    rounds = f"{asked.rounds} round{'s' * (asked.rounds != 1)}, {asked.calls} call{'s' * (asked.calls != 1)}"
+    yield f"{PROGRAM} {asked.version or 'of unknown version'}, {asked.runner}: {rounds}"
+
+
+def _memory(result: CompiledSegment) -> str:
+    """How many of its parameters stay on the chip."""
+    log = result.log
+    if log.cached_bytes is None or log.streamed_bytes is None:
+        return ""
+    return (
+        f"; parameters: {log.cached_bytes / 1e6:.2f} MB on the chip, {log.streamed_bytes / 1e6:.2f} MB sent each time"
+    )

@@ -30,7 +30,8 @@ class Job:
 
     def recipe(self) -> dict[str, Any]:
         """As JSON: absolute paths, and the hashes of all that is read from them."""
-        options = asdict(replace(self.options, calibrate=_absolute(self.options.calibrate)))
+        o = self.options
+        options = asdict(replace(o, calibrate=_absolute(o.calibrate), validate=_absolute(o.validate)))
         return {
             "model": str(self.model.absolute()),
             "output": str(self.output.absolute()),
@@ -45,8 +46,7 @@ class Job:
         """The job of a recipe. Raises InputError if what it reads has changed, or the recipe is of another version."""
         try:
             options = dict(recipe["options"])
-            if options["calibrate"] is not None:
-                options["calibrate"] = Path(options["calibrate"])
+            options |= {k: Path(options[k]) for k in ("calibrate", "validate") if options.get(k) is not None}
             options["input_shapes"] = {k: tuple(v) for k, v in options["input_shapes"].items()}
             options["disable"] = tuple(options["disable"])
             labels = recipe["labels"]
@@ -65,7 +65,8 @@ class Job:
         return job
 
     def _read(self) -> list[Path]:
-        return [p for p in (self.model, self.labels, self.options.calibrate) if p is not None]
+        paths = (self.model, self.labels, self.options.calibrate, self.options.validate)
+        return [p for p in paths if p is not None]
 
 
 def _absolute(path: Path | None) -> Path | None:

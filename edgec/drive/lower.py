@@ -11,16 +11,20 @@ from edgec_partitioner.cpu_cost import CpuCost
 from edgec_partitioner.legalize import Applied, legalize, rewrites
 from edgec_partitioner.partition import Partition, Wishes, partition
 
+from edgec.drive.native import NativeGraph, native_compiler, runner
 from edgec.errors import InputError, did_you_mean
 from edgec.frontends import read_model
-from edgec.ir import Array, Graph, Refusal, verify
+from edgec.ir import Graph, Refusal, verify
 from edgec.passes.pipeline import available, optimize
-from edgec.quantize.calibration import load_calibration
+from edgec.quantize.calibration import Sample, load_calibration, split
+from edgec.quantize.lower import lower as lowered_floats
+from edgec.quantize.observers import Run, calibrate
 from edgec.quantize.preprocess import Preprocess
-from edgec.quantize.quantize import assumed, is_quantized, quantize, random_sample
+from edgec.quantize.quantize import assumed, is_quantized, quantize_ranges, random_sample
+from edgec.toolchain.cc import Compiler
 
 CALIBRATION_SAMPLES = 100
-"""At most so many are used: ranges hardly change beyond."""
+"""At most so many are used, drawn from all that are given: ranges hardly change beyond."""
 
 _UNDOES_REWRITES = "recognize_activations"
 """It would put together again what was taken apart for the Edge TPU."""
@@ -36,7 +40,9 @@ class Options:
     target: "host", "pi4", "pi4+coral", …. calibrate: a folder of photos or an .npz; given, a float model becomes int8.
     preprocess: how photos become inputs (see quantize/preprocess.py). disable: names of passes, and of rewrites for the
     Edge TPU, to leave out. optimistic: give the Edge TPU ops of which it is not known whether they map.
-    min_cosine: a quantized model whose outputs are less like the float model's than this is refused.
+    min_cosine: a quantized model whose outputs are less like the float model's than this is refused. validate: as
+    calibrate, to verify with; default: samples held back from calibration. allow_float: a float model without
+    calibration data runs on the CPU though the target has an Edge TPU.
     """
 
     target: str = "host"
@@ -46,6 +52,31 @@ class Options:
     disable: Sequence[str] = ()
     min_cosine: float = 0.9
     optimistic: bool = False
+    validate: Path | None = None
+    allow_float: bool = False
+
+
+@dataclass(frozen=True)
+class FloatModel:
+    """The float form of a model that edgec quantized: the graph that was calibrated, on `samples` samples.
+
+    run: runs it. reference: runs the model as it was before rewrites for the Edge TPU changed it.
+    """
+
+    graph: Graph
+    run: Run
+    reference: Run
+    samples: int
+
+
+@dataclass(frozen=True)
+class Data:
+    """What to calibrate with, and what to verify with, from `source`; seen: calibration has those samples too."""
+
+    calibrate: Sequence[Sample]
+    verify: Sequence[Sample]
+    source: str
+    seen: bool
 
 
 @dataclass(frozen=True)
@@ -55,28 +86,39 @@ class Lowered:
     imported: the graph as the file has it. graph: optimised and, with calibration, quantized. samples: inputs to verify
     with, from `samples_source`. quantized: whether edgec quantized it. assumed: whether its scales are made up.
     rewritten: rewrites for the Edge TPU that were made before quantization. wishes: what the partition was made by.
+    floats: what a quantized model is compared with. seen: calibration had the samples too. float_on_cpu: nothing of it
+    can run on the target's Edge TPU, since it was left in float.
     """
 
     target: Target
     preprocess: Preprocess | None
     imported: Graph
     graph: Graph
-    samples: Sequence[Mapping[str, Array]]
+    samples: Sequence[Sample]
     samples_source: str
     quantized: bool
     assumed: bool
     rewritten: tuple[Applied, ...]
     wishes: Wishes
     partition: Partition
+    floats: FloatModel | None = None
+    seen: bool = False
+    float_on_cpu: bool = False
 
 
 def lower(
-    model: Path, options: Options, *, dump: Dump | None = None, progress: Progress | None = None, assume: bool = False
+    model: Path,
+    options: Options,
+    *,
+    dump: Dump | None = None,
+    progress: Progress | None = None,
+    assume: bool = False,
+    cc: str | None = None,
 ) -> Lowered:
     """Bring a model file to segments.
 
     assume: only to be looked at: a float model without calibration gets made-up scales, an operator of a .tflite file
-    that edgec cannot read becomes opaque.
+    that edgec cannot read becomes opaque. cc: a C compiler of this machine, for what runs on it.
     """
     say = progress or (lambda text: None)
     target = Target.parse(options.target)
@@ -87,18 +129,24 @@ def lower(
     if dump is not None:
         dump("import", imported)
     say("optimising")
-    graph = optimize(imported.copy(), passes_off, dump)
-    samples, source = _samples(imported, options, preprocess)
+    plain = graph = optimize(imported.copy(), passes_off, dump)
+    data = _data(imported, options, preprocess)
     float_model = not is_quantized(graph)
     calibrated = float_model and options.calibrate is not None
-    assume, made = assume and float_model and not calibrated and target.coral, list[Applied]()
+    left = float_model and target.coral and not calibrated
+    if left and not assume and not options.allow_float:
+        raise _uncalibrated(model, target)
+    assume, made, floats = assume and left and not options.allow_float, list[Applied](), None
     if calibrated or assume:
         say("quantizing")
         if target.coral:
             graph, made = legalize(graph, exact=False, optimistic=options.optimistic, disabled=rewrites_off)
             passes_off |= {_UNDOES_REWRITES}
             graph = optimize(graph, passes_off, dump)
-        graph = quantize(graph, samples) if calibrated else assumed(graph)
+        if calibrated:
+            graph, floats = _calibrated(graph, plain if made else None, data, native_compiler(cc))
+        else:
+            graph = assumed(graph)
         verify(graph, "quantized")
         graph = optimize(graph, passes_off, dump)
         if dump is not None:
@@ -106,8 +154,27 @@ def lower(
     say("partitioning")
     wishes = Wishes(options.optimistic, rewrites_off)
     parts = place(graph, target, wishes)
-    early = tuple(made)
-    return Lowered(target, preprocess, imported, graph, samples, source, calibrated, assume, early, wishes, parts)
+    samples, source = data.verify, data.source
+    return Lowered(
+        target, preprocess, imported, graph, samples, source, calibrated, assume, tuple(made), wishes, parts, floats,
+        data.seen, left and not assume,
+    )  # fmt: skip
+
+
+def _uncalibrated(model: Path, target: Target) -> InputError:
+    what = f"{model.name} is a float model, and without calibration data nothing of it can run on the Edge TPU"
+    hint = "--calibrate FOLDER (photos) or .npz makes it int8; --allow-float runs all of it on the CPU"
+    return InputError(what, f"--target {target.name}", hint)
+
+
+def _calibrated(graph: Graph, plain: Graph | None, data: Data, compiler: Compiler) -> tuple[Graph, FloatModel]:
+    """The int8 form of a float graph. plain: what it was before rewrites, if there were any."""
+    ready, count = lowered_floats(graph), len(data.calibrate)
+    run = runner(ready, count, compiler)  # not by what there is to verify with: the scales must not hang on that
+    quantized = quantize_ranges(ready, calibrate(ready, data.calibrate, run=run))
+    own = plain is None and isinstance(run, NativeGraph)
+    reference = run if own else runner(plain or ready, len(data.verify), compiler)
+    return quantized, FloatModel(ready, run, reference, count)
 
 
 def without(lowered: Lowered, refused: Mapping[str, Refusal]) -> Lowered:
@@ -136,11 +203,22 @@ def _disabled(names: Sequence[str]) -> tuple[set[str], set[str]]:
     return set(names) & set(passes), set(names) & set(table)
 
 
-def _samples(
-    graph: Graph, options: Options, preprocess: Preprocess | None
-) -> tuple[Sequence[Mapping[str, Array]], str]:
-    """The calibration data, or reproducible noise to verify with when there is none."""
-    if options.calibrate is not None:
-        found = load_calibration(options.calibrate, graph.inputs, preprocess, CALIBRATION_SAMPLES)
-        return found, "calibration"
-    return [random_sample(graph)], "noise"
+def _data(graph: Graph, options: Options, preprocess: Preprocess | None) -> Data:
+    """Calibration data and others to verify with; reproducible noise to verify with where there are none."""
+    given, own = options.calibrate, options.validate
+    known: Sequence[Sample] = ()
+    other: Sequence[Sample] = [random_sample(graph)]
+    source, seen = "noise", False
+    if given is not None:
+        every = load_calibration(given, graph.inputs, preprocess)
+        known, other = split(every, CALIBRATION_SAMPLES, hold=own is None)
+        source, seen = f"{_name(given)}, held back from calibration", False
+        if not other:
+            other, source, seen = known, f"{_name(given)}, the same as for calibration", True
+    if own is not None:
+        other, source, seen = load_calibration(own, graph.inputs, preprocess), _name(own), own == given
+    return Data(known, other, source, seen)
+
+
+def _name(path: Path) -> str:
+    return f"{path.name}/" if path.is_dir() else path.name

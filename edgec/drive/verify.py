@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
 
 import numpy as np
 from edgec_partitioner.segments import Segment
@@ -12,9 +10,13 @@ from edgec_partitioner.source import judge
 from edgec_runtime import Bundle, Session
 from edgec_runtime.cache import extract
 
+from edgec.drive.lower import Lowered
+from edgec.drive.native import NativeGraph
 from edgec.frontends.operators import read_operators
-from edgec.ir import Array, Graph, interp
-from edgec.quantize.accuracy import Agreement, compare
+from edgec.ir import Array, Graph, Value, interp
+from edgec.quantize.accuracy import Tally
+from edgec.quantize.layers import worst_layer
+from edgec.quantize.verification import SegmentCheck, Verification
 
 FLOAT_TOLERANCE = 1e-4
 """Of the output's range: C and numpy add float32 in different orders."""
@@ -23,99 +25,118 @@ WORST_TOLERANCE = 1e-2
 """Beyond FLOAT_TOLERANCE, so many times the graph's own rounding error is allowed, and never more than this."""
 
 
-@dataclass(frozen=True)
-class SegmentCheck:
-    """How far one way of running a segment is from `interp`, over all samples and outputs.
-
-    error: the largest difference, in steps for integers, as a part of the output's range for floats. limit: the largest
-    that is allowed.
-    """
-
-    segment: str
-    place: str
-    how: str
-    error: float
-    limit: float
-
-    @property
-    def ok(self) -> bool:
-        """Whether it agrees."""
-        return self.error <= self.limit
+_BUDGET = 20e9
+"""Multiply-accumulates that outputs are compared on: about ten seconds of C, and a count, not a time, so that the same
+inputs give the same bundle."""
+_MOST = 100
+_HEAVY = 1e9
+"""A model of more multiply-accumulates runs through interp once, any other twice."""
 
 
-@dataclass(frozen=True)
-class Verification:
-    """All that was checked. `whole` compares each output with the model before quantization."""
-
-    samples: int
-    source: str
-    segments: tuple[SegmentCheck, ...]
-    whole: Mapping[str, Agreement]
-    quantized: bool
-    failures: tuple[str, ...] = field(default=())
-
-    @property
-    def ok(self) -> bool:
-        """Whether the bundle may be written."""
-        return not self.failures
-
-    def to_json(self) -> dict[str, Any]:
-        """For the manifest."""
-        return {
-            "samples": self.samples,
-            "source": self.source,
-            "quantized": self.quantized,
-            "segments": [asdict(c) for c in self.segments],
-            "whole": {name: a.as_dict() for name, a in self.whole.items()},
-        }
-
-
-def verify_bundle(
-    bundle: Bundle,
-    segments: Sequence[Segment],
-    original: Graph,
-    samples: Sequence[Mapping[str, Array]],
-    source: str,
-    min_cosine: float | None,
-    optimistic: bool = False,
-) -> Verification:
+def verify_bundle(bundle: Bundle, lowered: Lowered, min_cosine: float | None) -> Verification:
     """Run the bundle on the samples in every way that this machine can, and compare.
 
-    original: the graph as imported. source: where the samples are from, for the report. min_cosine: how like `original`
-    a model that edgec quantized must be; None for one that it did not, which must agree within rounding. optimistic:
-    Edge TPU segments may hold operators of which it is not known whether they map.
+    Each segment is compared with `interp` on the first sample or two; the outputs of a model that edgec quantized are
+    compared with those of its float form on as many as the model's size allows. min_cosine: how like that form it must
+    be; None for a model that edgec did not quantize, which must agree with what was imported within rounding.
     """
-    checks: list[SegmentCheck] = []
+    samples, segments = lowered.samples, lowered.partition.segments
+    exact, count = _counts(lowered)
+    checks, tallies, unlike = list[SegmentCheck](), dict[str, Tally](), list[str]()
+    reference, worst = _Reference(lowered), None
     with Session(bundle, tpu="c") as session:
-        outputs = [_run(session, segments, sample, "C", checks) for sample in samples]
-    if any(s.place == "edgetpu" for s in segments):
+        for i in range(count):
+            if i >= exact and not reference.of_any_sample:
+                break
+            sample, values = samples[i], dict[str, Array]() if lowered.floats is not None and i == 0 else None
+            got = _run(session, segments, sample, "C", checks, values) if i < exact else session.run(sample)
+            want = reference.exactly(sample) if i < exact else reference(sample)
+            if lowered.floats is None:
+                unlike += _unlike(lowered.imported, sample, got, want)
+            elif values is not None:
+                parts, floats = {s.name: s.graph for s in segments}, lowered.floats
+                worst = worst_layer(parts, values, floats.graph, floats.run, sample)
+            for name, y in want.items():
+                tallies.setdefault(name, Tally()).add(y, got[name])
+    on_tpu = [s for s in segments if s.place == "edgetpu"]
+    if on_tpu:
         with Session(bundle, tpu="interpreter") as session:
-            for sample in samples:
-                _run(session, [s for s in segments if s.place == "edgetpu"], sample, "TFLite", checks)
-    merged = _worst(checks)
-    wanted = [interp(original, sample) for sample in samples]
-    whole = compare(zip(wanted, outputs, strict=True))
+            for i in range(exact):
+                _run(session, on_tpu, samples[i], "TFLite", checks)
+    merged, whole = _worst(checks), {name: t.result() for name, t in tallies.items()}
     failures = [
         f"{c.segment} as {c.how} is {c.error:.3g} from interp, {c.limit:.3g} allowed" for c in merged if not c.ok
     ]
-    failures += _unmapped(bundle, segments, optimistic)
+    failures += _unmapped(bundle, segments, lowered.wishes.optimistic)
     if min_cosine is not None:
         low = [(n, a.cosine) for n, a in whole.items() if not a.cosine >= min_cosine]
-        failures += [f"output {n} has cosine {c:.8g} with the float model, {min_cosine} needed" for n, c in low]
-    else:
-        for sample, got, want in zip(samples, outputs, wanted, strict=True):
-            failures += _unlike(original, sample, got, want)
-    return Verification(len(samples), source, tuple(merged), whole, min_cosine is not None, tuple(failures))
+        unlike += [f"output {n} has cosine {c:.8g} with the float model, {min_cosine} needed" for n, c in low]
+    used = next(iter(tallies.values())).samples if tallies else 0
+    calibrated = lowered.floats.samples if lowered.floats is not None else 0
+    return Verification(
+        used, exact, lowered.samples_source, calibrated, lowered.seen, reference.how, tuple(merged), whole,
+        lowered.floats is not None, worst, (*failures, *unlike),
+    )  # fmt: skip
+
+
+def _counts(lowered: Lowered) -> tuple[int, int]:
+    """On how many samples segments are compared with interp, and on how many outputs are compared."""
+    macs = max(1, sum(op.spec.macs(op) for op in lowered.imported.ops))
+    given = len(lowered.samples)
+    exact = min(given, 1 if macs > _HEAVY else 2)
+    return exact, min(given, max(exact, min(_MOST, int(_BUDGET // macs))))
+
+
+class _Reference:
+    """The outputs that a model should have: by interp, and by the float form's C once that agrees with interp."""
+
+    def __init__(self, lowered: Lowered) -> None:
+        self._imported = lowered.imported
+        self._run = lowered.floats.reference if lowered.floats is not None else None
+
+    @property
+    def of_any_sample(self) -> bool:
+        """Whether it need not be interp: there is a faster way, and it agreed so far."""
+        return self._run is not None
+
+    @property
+    def how(self) -> str:
+        """What most outputs are from."""
+        return "C" if isinstance(self._run, NativeGraph) else "interp"
+
+    def exactly(self, sample: Mapping[str, Array]) -> dict[str, Array]:
+        """By interp, of the model as imported, or what agrees with it."""
+        want = interp(self._imported, sample)
+        if self._run is not None:
+            got = self._run(sample, None)
+            if not list(_unlike(self._imported, sample, got, want)):
+                return got
+            self._run = None
+        return want
+
+    def __call__(self, sample: Mapping[str, Array]) -> dict[str, Array]:
+        assert self._run is not None, "the float form does not agree with interp"
+        return self._run(sample, None)
 
 
 def _run(
-    session: Session, segments: Sequence[Segment], sample: Mapping[str, Array], how: str, checks: list[SegmentCheck]
+    session: Session,
+    segments: Sequence[Segment],
+    sample: Mapping[str, Array],
+    how: str,
+    checks: list[SegmentCheck],
+    values: dict[str, Array] | None = None,
 ) -> dict[str, Array]:
-    """One inference; each segment is judged on the very inputs that it got."""
+    """One inference; each segment is judged on the very inputs that it got. values: gets all int8 results by name."""
+
+    def keep(v: Value, array: Array) -> None:
+        if values is not None and v.type.dtype == "int8":
+            values[v.name] = array
+
     outputs = session.run(sample)
     for s in segments:
         inputs = {v.name: session.tensor(v.name) for v in s.graph.inputs}
-        wanted = interp(s.graph, inputs)
+        wanted = interp(s.graph, inputs, keep)
         has_float = any(v.type.dtype == "float32" for op in s.graph.ops for v in op.outputs)
         for name, want in wanted.items():
             got = session.tensor(name)

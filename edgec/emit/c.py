@@ -36,7 +36,8 @@ class CSource:
     """One generated file: its text, the kernel headers that it includes, its memory plan.
 
     calls: for each op of the graph the position of its function among those that are called; None for a view.
-    functions: their names. constants: bytes of its read-only arrays.
+    functions: their names. constants: bytes of its read-only arrays. outside: those that are not in the text; their
+    addresses follow those of the graph's inputs.
     """
 
     name: str
@@ -46,6 +47,7 @@ class CSource:
     calls: tuple[int | None, ...]
     functions: tuple[str, ...]
     constants: int
+    outside: tuple[Array, ...] = ()
 
 
 @cache
@@ -58,14 +60,18 @@ def kernel_headers() -> dict[str, str]:
     return found
 
 
-def segment_source(graph: Graph, name: str) -> CSource:
-    """The C of one segment: edgec_<name>_run, and edgec_<name>_profile with a mark before each op (ek_model.h)."""
-    writer = _Writer(graph)
+def segment_source(graph: Graph, name: str, outside: bool = False) -> CSource:
+    """The C of one segment: edgec_<name>_run, and edgec_<name>_profile with a mark before each op (ek_model.h).
+
+    outside: the caller keeps the constants, as further inputs: for code that runs in the process that made it.
+    """
+    writer = _Writer(graph, [] if outside else None)
     calls = tuple(writer.op(i, op) for i, op in enumerate(graph.ops))
     plan = plan_offsets(lifetimes(graph, writer.root) + writer.scratches)
     headers = sorted({_header_of(call) for call in writer.calls} | {"ek_base.h"})
     text = _text(name, writer, plan, headers)
-    return CSource(name, text, tuple(headers), plan, calls, tuple(writer.functions), writer.constant_bytes)
+    functions, kept = tuple(writer.functions), tuple(writer.outside or ())
+    return CSource(name, text, tuple(headers), plan, calls, functions, writer.constant_bytes, kept)
 
 
 def _header_of(kernel: str) -> str:
@@ -103,6 +109,7 @@ class _Writer:
     """The CEmitter of one segment: collects constants, bodies and scratch needs."""
 
     graph: Graph
+    outside: list[Array] | None = None
     constants: list[str] = field(default_factory=list)
     bodies: list[str] = field(default_factory=list)
     functions: list[str] = field(default_factory=list)
@@ -152,7 +159,11 @@ class _Writer:
     def const(self, array: Array, hint: str) -> str:
         """Equal arrays are written once."""
         key = (f"{array.dtype}{hint if array.size == 0 else ''}", array.tobytes())
-        if key not in self._known:
+        if key not in self._known and self.outside is not None:
+            at = len(self.graph.inputs) + len(self.outside)
+            self._known[key] = f"((const {CTYPES[str(array.dtype)]} *)in[{at}])"
+            self.outside.append(np.ascontiguousarray(array))
+        elif key not in self._known:
             name = f"{hint}{self._index}"
             name = unique(name, set(self._known.values()).__contains__)
             self._known[key] = name

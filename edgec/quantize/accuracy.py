@@ -5,68 +5,150 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 
 from edgec.ir import Array
 
+LOW_SQNR_DB = 15.0
+"""Below it a compile warns: the noise has more than a sixth of the output's amplitude. Networks that quantize well have
+20 to 45 dB; at 8 dB one classification in five differs (docs/accuracy.md)."""
+LOW_COSINE = 0.97
+"""Below it a compile warns."""
+_NEARLY_CONSTANT = 0.1
+"""An output whose variance has at most this part of its power is judged about its mean: the mean is easily kept."""
+_CONSTANT = 1e-9
+"""Below this part there is nothing about the mean to judge but rounding."""
+
 
 @dataclass(frozen=True)
 class Agreement:
-    """Of one output over all samples. `sqnr_db` is inf when they are equal; `top1` None where no class is chosen."""
+    """Of one output over all samples. `sqnr_db` is inf when they are equal; `top1` None where no class is chosen.
+
+    centred_cosine, centred_sqnr_db: of the differences from the reference's mean, where the output is nearly constant;
+    None elsewhere.
+    """
 
     cosine: float
     sqnr_db: float
     top1: float | None
     samples: int
+    centred_cosine: float | None = None
+    centred_sqnr_db: float | None = None
 
-    def as_dict(self) -> dict[str, float | int | None]:
+    def misses(self) -> list[str]:
+        """The figures that are below their marks, to be read; the centred ones where there are some."""
+        cos = self.cosine if self.centred_cosine is None else self.centred_cosine
+        ratio = self.sqnr_db if self.centred_sqnr_db is None else self.centred_sqnr_db
+        found = [] if ratio >= LOW_SQNR_DB else [f"SQNR {ratio:.1f} dB, below {LOW_SQNR_DB:g}"]
+        return found if cos >= LOW_COSINE else [*found, f"cosine {cos:.5f}, below {LOW_COSINE:g}"]
+
+    def as_dict(self) -> dict[str, Any]:
         """For JSON, which has no infinity: an infinite ratio becomes None."""
-        row = asdict(self)
-        return {**row, "sqnr_db": None if math.isinf(self.sqnr_db) else self.sqnr_db}
+        return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in asdict(self).items()}
 
     def __str__(self) -> str:
         top1 = "" if self.top1 is None else f", top-1 {100 * self.top1:.0f} %"
-        return f"cosine {self.cosine:.5f}, SQNR {self.sqnr_db:.1f} dB{top1}"
+        centred = "" if self.centred_sqnr_db is None else f" ({self.centred_sqnr_db:.1f} dB about its mean)"
+        return f"SQNR {self.sqnr_db:.1f} dB{centred}, cosine {self.cosine:.5f}{top1}"
+
+
+class Tally:
+    """Sums over pairs of arrays, one pair at a time, from which every figure follows: no array is kept."""
+
+    def __init__(self) -> None:
+        self.samples = self.elements = self._agreeing = 0
+        self._ranked = True
+        self._x = self._y = self._xx = self._yy = self._xy = self._ee = 0.0
+
+    def add(self, want: Array, got: Array) -> None:
+        """One sample. Infinities that are equal count as nothing; what else is not finite spoils the figures."""
+        x, y = want.reshape(-1).astype(np.float64), got.reshape(-1).astype(np.float64)
+        finite = np.isfinite(x)
+        if not finite.all():
+            same = ~finite & ((x == y) | (np.isnan(x) & np.isnan(y)))
+            x, y = np.where(same, 0.0, x), np.where(same, 0.0, y)
+        error = x - y
+        self.samples, self.elements = self.samples + 1, self.elements + x.size
+        self._x, self._y = self._x + float(x.sum()), self._y + float(y.sum())
+        self._xx, self._yy, self._xy = self._xx + _dot(x, x), self._yy + _dot(y, y), self._xy + _dot(x, y)
+        self._ee += _dot(error, error)
+        self._ranked = self._ranked and x.size >= 2 and want.ndim > 0 and want.shape[-1] == x.size
+        if self._ranked:
+            self._agreeing += int(x.argmax() == y.argmax())
+
+    def cosine(self) -> float:
+        """Of the angle between all that was added; two zero vectors agree (1), a zero and another do not (0)."""
+        return _cosine(self._xx, self._yy, self._xy)
+
+    def sqnr_db(self) -> float:
+        """10 log10 of the power of what was wanted over that of the difference; inf when equal."""
+        return _db(self._xx, self._ee)
+
+    def centred_sqnr_db(self) -> float:
+        """The same with the variance of what was wanted, if it has any, in place of its power."""
+        return _db(self._variance() or self._xx, self._ee)
+
+    def _variance(self) -> float:
+        """Times the number of elements; 0 where it is lost in rounding."""
+        about = self._xx - self._x * self._x / max(1, self.elements)
+        return about if about > _CONSTANT * self._xx else 0.0
+
+    def result(self) -> Agreement:
+        """Of all samples."""
+        top1 = self._agreeing / self.samples if self._ranked and self.samples else None
+        plain = self.cosine(), self.sqnr_db(), top1, self.samples
+        about = self._variance()
+        if not 0.0 < about <= _NEARLY_CONSTANT * self._xx:
+            return Agreement(*plain)
+        n = self.elements
+        other, both = self._yy - self._y * self._y / n, self._xy - self._x * self._y / n
+        return Agreement(*plain, _cosine(about, max(0.0, other), both), _db(about, self._ee))
+
+
+def _dot(a: Array, b: Array) -> float:
+    """Not by BLAS, whose order of summing hangs on the number of cores: the figures are part of the bundle."""
+    return float(np.einsum("i,i->", a, b))
+
+
+def _cosine(xx: float, yy: float, xy: float) -> float:
+    norms = math.sqrt(xx) * math.sqrt(yy)
+    if norms == 0.0:
+        return 1.0 if xx == yy == 0.0 else 0.0
+    return float(np.clip(xy / norms, -1.0, 1.0))
+
+
+def _db(power: float, noise: float) -> float:
+    if noise == 0.0:
+        return math.inf
+    return 10 * math.log10(power / noise) if power else -math.inf
+
+
+def tally(want: Array, got: Array) -> Tally:
+    """Of one pair."""
+    found = Tally()
+    found.add(want, got)
+    return found
 
 
 def cosine(a: Array, b: Array) -> float:
     """Of the angle between two arrays taken as vectors; two zero vectors agree (1), a zero and another do not (0)."""
-    x, y = (v.reshape(-1).astype(np.float64) for v in (a, b))
-    norms = float(np.linalg.norm(x) * np.linalg.norm(y))
-    if norms == 0.0:
-        return 1.0 if not x.any() and not y.any() else 0.0
-    return float(np.clip(x @ y / norms, -1.0, 1.0))
+    return tally(a, b).cosine()
 
 
 def sqnr_db(reference: Array, got: Array) -> float:
     """10 log10 of the power of `reference` over that of the difference; inf when equal."""
-    signal = reference.astype(np.float64)
-    noise = float(np.square(signal - got.astype(np.float64)).sum())
-    if noise == 0.0:
-        return math.inf
-    power = float(np.square(signal).sum())
-    return 10 * math.log10(power / noise) if power else -math.inf
+    return tally(reference, got).sqnr_db()
 
 
 def compare(pairs: Iterable[tuple[Mapping[str, Array], Mapping[str, Array]]]) -> dict[str, Agreement]:
-    """Agreement of each output over pairs (reference outputs, outputs), samples concatenated.
+    """Agreement of each output over pairs (reference outputs, outputs), taken one at a time.
 
     Top-1 is taken along the last axis where an output is one row of at least two elements per sample.
     """
-    runs = list(pairs)
-    result: dict[str, Agreement] = {}
-    for name in runs[0][0] if runs else ():
-        want = np.stack([r[name] for r, _ in runs])
-        got = np.stack([g[name] for _, g in runs])
-        result[name] = Agreement(cosine(want, got), sqnr_db(want, got), _top1(want, got), len(runs))
-    return result
-
-
-def _top1(want: Array, got: Array) -> float | None:
-    """The share of samples whose largest element is at one place; None unless a sample is one row."""
-    classes = want.shape[-1] if want.ndim > 1 else 1
-    if classes < 2 or want[0].size != classes:
-        return None
-    a, b = (v.reshape(len(v), -1).argmax(axis=1) for v in (want, got))
-    return float((a == b).mean())
+    tallies: dict[str, Tally] = {}
+    for want, got in pairs:
+        for name, array in want.items():
+            tallies.setdefault(name, Tally()).add(array, got[name])
+    return {name: t.result() for name, t in tallies.items()}

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 import zipfile
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import overload
 
 import numpy as np
 
@@ -16,12 +18,56 @@ from edgec.quantize.preprocess import PHOTO_SUFFIXES, Preprocess, photo_input
 Sample = Mapping[str, Array]
 """One set of inputs, by name."""
 
+HELD_BACK = 16
+"""At most so many samples are kept from calibration to verify with, and at most a quarter."""
+_SEED = 0
+
 _NUMBERED = re.compile(r"in(\d+)_(\d+)")
+
+
+@dataclass(frozen=True)
+class Photos(Sequence[Sample]):
+    """A sample for each photo, read when it is asked for: memory holds one. Raises InputError for what is no photo."""
+
+    paths: Sequence[Path]
+    input: Value
+    preprocess: Preprocess | None
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    @overload
+    def __getitem__(self, i: int) -> Sample: ...
+    @overload
+    def __getitem__(self, i: slice) -> Sequence[Sample]: ...
+    def __getitem__(self, i: int | slice) -> Sample | Sequence[Sample]:
+        if isinstance(i, slice):
+            return Photos(self.paths[i], self.input, self.preprocess)
+        return {self.input.name: photo_input(self.paths[i], self.input.name, self.input.type, self.preprocess)}
+
+
+def chosen(samples: Sequence[Sample], numbers: Sequence[int]) -> Sequence[Sample]:
+    """Those of these numbers; photos stay unread."""
+    if isinstance(samples, Photos):
+        return Photos([samples.paths[i] for i in numbers], samples.input, samples.preprocess)
+    return [samples[i] for i in numbers]
+
+
+def split(samples: Sequence[Sample], limit: int, hold: bool = True) -> tuple[Sequence[Sample], Sequence[Sample]]:
+    """At most `limit` samples to calibrate with and, with `hold`, others to verify with; the same at every call.
+
+    A quarter is held back, at least 1 and at most HELD_BACK; none of fewer than 4 samples. Both are drawn from all
+    samples: the first photos of a folder may be all of one kind.
+    """
+    count = len(samples)
+    order = np.random.default_rng(_SEED).permutation(count).tolist()
+    held = min(count // 4, HELD_BACK) if hold else 0
+    return chosen(samples, sorted(order[held : held + limit])), chosen(samples, sorted(order[:held]))
 
 
 def load_calibration(
     path: Path, inputs: Sequence[Value], preprocess: Preprocess | None = None, limit: int | None = None
-) -> list[Sample]:
+) -> Sequence[Sample]:
     """The samples at `path` for these graph inputs, at most `limit` of them. Raises InputError, never returns none.
 
     A folder or a photo: photos (jpg, png, bmp, ppm) sorted by name, turned upright, stretched to the input's size and
@@ -31,13 +77,13 @@ def load_calibration(
     or in<k>_<j> for input j of sample k; or a single array for a single input. Elements are taken as they are.
     """
     if path.is_dir():
-        samples = _from_photos(_photos(path), path, inputs, preprocess, limit)
+        samples: Sequence[Sample] = _from_photos(_photos(path), path, inputs, preprocess)
     elif not path.is_file():
         raise InputError(f"no such calibration data: {path}", hint="give a folder of photos or an .npz file")
     elif path.suffix.lower() == ".npz":
         samples = _from_npz(path, inputs)
     elif path.suffix.lower() in PHOTO_SUFFIXES:
-        samples = _from_photos([path], path, inputs, preprocess, limit)
+        samples = _from_photos([path], path, inputs, preprocess)
     else:
         what = f"{path.name} is neither an .npz file, a photo nor a folder"
         raise InputError(what, str(path), "give a folder of photos or an .npz file")
@@ -52,15 +98,14 @@ def _photos(folder: Path) -> list[Path]:
     return found
 
 
-def _from_photos(
-    photos: list[Path], path: Path, inputs: Sequence[Value], preprocess: Preprocess | None, limit: int | None
-) -> list[Sample]:
+def _from_photos(photos: list[Path], path: Path, inputs: Sequence[Value], preprocess: Preprocess | None) -> Photos:
     if len(inputs) != 1:
         names = ", ".join(v.name for v in inputs)
         what = f"photos feed one input, but the model has {len(inputs)}: {names}"
         raise InputError(what, str(path), "give an .npz file with an array for each input")
-    v = inputs[0]
-    return [{v.name: photo_input(p, v.name, v.type, preprocess)} for p in photos[:limit]]
+    found = Photos(photos, inputs[0], preprocess)
+    found[0]  # an input that no photo fits is told of at once
+    return found
 
 
 def _from_npz(path: Path, inputs: Sequence[Value]) -> list[Sample]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -45,11 +46,19 @@ METHODS: dict[str, Callable[[], RangeMethod]] = {"minmax": MinMax}
 """Range methods by name; a new one is a class with `observe` and `range` and a row here."""
 
 
-def calibrate(graph: Graph, samples: Iterable[Mapping[str, Array]], method: str = "minmax") -> dict[Value, Range]:
-    """The range of every float32 input and result of `graph` over the samples, run through `interp`.
+Observe = Callable[[Value, Array], None]
+"""Is given a value and its array, which it must not keep: the next op may write over it."""
+Run = Callable[[Mapping[str, Array], Observe | None], dict[str, Array]]
+"""Runs one graph on inputs by name, shows every input and result in order, and returns the outputs by name."""
 
-    Elements that are not finite are left out; a value of which none is finite has the range (0, 0).
-    Raises InputError when there is no sample or no such method.
+
+def calibrate(
+    graph: Graph, samples: Iterable[Mapping[str, Array]], method: str = "minmax", run: Run | None = None
+) -> dict[Value, Range]:
+    """The range of every float32 input and result of `graph` over the samples, one at a time.
+
+    run: runs the graph; default: `interp`. Elements that are not finite are left out; a value of which none is finite
+    has the range (0, 0). Raises InputError when there is no sample or no such method.
     """
     if method not in METHODS:
         raise InputError(f'there is no range method "{method}"', hint=f"use one of {', '.join(METHODS)}")
@@ -59,13 +68,14 @@ def calibrate(graph: Graph, samples: Iterable[Mapping[str, Array]], method: str 
         if v.type.dtype != "float32":
             return
         watcher = watchers.setdefault(v, METHODS[method]())
-        finite = array if np.isfinite(array).all() else array[np.isfinite(array)]
+        # the extremes of an array with anything else than finite elements are not finite themselves
+        finite = array if np.isfinite([array.min(initial=0), array.max(initial=0)]).all() else array[np.isfinite(array)]
         if finite.size:
             watcher.observe(finite)
 
-    count = 0
+    count, run = 0, run or partial(interp, graph)
     for sample in samples:
-        interp(graph, sample, observe)
+        run(sample, observe)
         count += 1
     if not count:
         raise InputError("there is no calibration sample", hint="give a folder of photos or an .npz file")

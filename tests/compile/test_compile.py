@@ -48,7 +48,7 @@ def test_float_and_int8_classify_as_trained(tmp_path: Path, digits: tuple[Array,
     assert accuracy(tmp_path / "q.edgec", digits) >= 0.97
     assert done.verification.quantized
     assert done.verification.whole["output"].cosine > 0.99
-    assert "verified output output against the float model" in done.summary()
+    assert "accuracy against the float model, on 8 samples of digits_calibration.npz, held back" in done.summary()
 
 
 def test_the_same_inputs_give_the_same_bytes(tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ TABLE = {
         "edgec_partitioner",
         "edgec_devices",
         "edgec.emit",
+        "edgec.quantize",
         "edgec_runtime.device_end",
         *MODEL,
     },

@@ -11,6 +11,7 @@ from PIL import Image
 from edgec.errors import InputError
 from edgec.ir import Quant, TensorType, Value
 from edgec.quantize import Preprocess, load_calibration
+from edgec.quantize.calibration import Photos, split
 
 IMAGE = Value("image", TensorType((1, 4, 6, 3)))
 PLANES = Value("planes", TensorType((1, 3, 4, 6)))
@@ -92,7 +93,7 @@ def test_npz_by_name_by_number_or_alone(tmp_path: Path) -> None:
 
 def _message(path: Path, *inputs: Value) -> str:
     with pytest.raises(InputError) as e:
-        load_calibration(path, inputs)
+        list(load_calibration(path, inputs))
     assert e.value.hint
     assert "\n  at: " in str(e.value) or "no such" in str(e.value)
     return e.value.what
@@ -129,3 +130,39 @@ def test_inputs_that_are_no_image(photos: Path) -> None:
         load_calibration(photos, [Value("i", TensorType((1, 4, 6, 3), "int64"))])
     with pytest.raises(InputError, match=r'no preprocessing "0_2"'):
         Preprocess.parse("0_2")
+
+
+@pytest.mark.parametrize(("count", "held"), [(1, 0), (3, 0), (4, 1), (9, 2), (43, 10), (64, 16), (1000, 16)])
+def test_a_quarter_is_held_back(tmp_path: Path, count: int, held: int) -> None:
+    path = tmp_path / "c.npz"
+    np.savez(path, plain=np.arange(count * 10, dtype=np.float32).reshape(count, 2, 5))
+    every = load_calibration(path, [PLAIN])
+    known, other = split(every, 100)
+    seen, kept = ({float(s["plain"][0, 0]) for s in part} for part in (known, other))
+    assert (len(kept), len(seen)) == (held, min(100, count - held))
+    assert not seen & kept
+    again = split(load_calibration(path, [PLAIN]), 100)
+    assert [[s["plain"][0, 0] for s in part] for part in again] == [
+        [s["plain"][0, 0] for s in p] for p in (known, other)
+    ]
+    assert len(split(every, 1000, hold=False)[0]) == count
+    assert len(split(every, 1000, hold=False)[1]) == 0
+
+
+def test_both_parts_are_drawn_from_the_whole_folder() -> None:
+    """The first photos of a folder may be all of one kind."""
+    known, other = split([{"plain": np.array(i)} for i in range(1000)], 100)
+    for part in (known, other):
+        assert 300 < np.mean([s["plain"] for s in part]) < 700
+
+
+def test_photos_that_are_held_back_are_not_read(photos: Path) -> None:
+    for name in "defghi":
+        Image.new("RGB", (6, 4)).save(photos / f"{name}.png")
+    known, other = split(load_calibration(photos, [IMAGE]), 100)
+    assert isinstance(known, Photos)
+    assert isinstance(other, Photos)
+    assert len(other) == 2
+    for path in other.paths:
+        path.write_bytes(b"broken")
+    assert len(list(known)) == len(known)

@@ -37,7 +37,7 @@ def assumptions(r: Report) -> str:
     if stock is None and not r.assumed_quantization:
         return ""
     if r.assumed_quantization:
-        scales = "made-up int8 scales"
+        scales = "made-up int8 scales (compile needs --calibrate)"
     else:
         scales = "calibrated scales" if stock and stock.basis != "file" else "nothing"
     ours = "edgec" if r.link is None else "CPU only, edgec"

@@ -1,0 +1,130 @@
+"""A graph as C in this process: what `interp` gives within rounding, many times as fast."""
+
+from __future__ import annotations
+
+import ctypes
+import tempfile
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from edgec_devices.boards import Board
+
+from edgec.emit.c import CSRC, segment_source
+from edgec.emit.memory import roots
+from edgec.errors import UnsupportedError
+from edgec.ir import Array, Graph, Value, interp
+from edgec.quantize.observers import Observe, Run
+from edgec.toolchain.cc import Compiler
+
+_NAME = "here"
+_ALIGN = 64
+_WORTH_COMPILING = 5e8
+"""Multiply-accumulates and elements written, over all samples, above which the C is made: the compiler takes a second
+or two. A count, since what is chosen must not hang on how busy this machine is."""
+_ELEMENT = 10
+"""An element that is written takes numpy as long as about so many multiply-accumulates."""
+
+
+def native_compiler(cc: str | None) -> Compiler:
+    """For code that runs on this machine: zig, or the compiler of that name."""
+    here = Board.load("host").targets[0]
+    return Compiler.native(cc) if cc else Compiler.zig(here.library, here.program, here.mcpu)
+
+
+def runner(graph: Graph, samples: int, compiler: Compiler) -> Run:
+    """Runs a graph: by its C where that pays for so many samples and every op has some, else by `interp`."""
+    work = sum(op.spec.macs(op) + _ELEMENT * sum(v.type.size for v in op.outputs) for op in graph.ops)
+    if work * samples >= _WORTH_COMPILING:
+        try:
+            return NativeGraph(graph, compiler)
+        except (NotImplementedError, UnsupportedError):
+            pass  # an op without C: interp has them all
+    return partial(interp, graph)
+
+
+class NativeGraph:
+    """The generated C of a graph, compiled for this machine and loaded. Memory: one arena and the outputs."""
+
+    def __init__(self, graph: Graph, compiler: Compiler) -> None:
+        self.graph = graph
+        self._source = segment_source(graph, _NAME, outside=True)
+        self._library = _load(self._source.text, compiler)
+        raw = np.zeros(self._source.plan.size + _ALIGN, np.uint8)
+        start = -raw.ctypes.data % _ALIGN
+        self._arena = raw[start : start + self._source.plan.size]
+        self._where = self._places()
+
+    def __call__(self, inputs: Mapping[str, Array], observe: Observe | None = None) -> dict[str, Array]:
+        """As `interp`. What `observe` is given lies in the arena and is written over later."""
+        ins = [np.ascontiguousarray(inputs[v.name], v.type.np_dtype) for v in self.graph.inputs]
+        outs = [np.empty(v.type.shape, v.type.np_dtype) for v in self.graph.outputs]
+        tables = _pointers([*ins, *self._source.outside]), _pointers(outs)
+        arena = ctypes.c_void_p(self._arena.ctypes.data)
+        if observe is None:
+            self._library.edgec_here_run(arena, *tables)
+        else:
+            self._observed(arena, tables, ins, outs, observe)
+        given = dict(zip(self.graph.inputs, ins, strict=True))
+        return {
+            v.name: v.const if v.const is not None else given.get(v, y)
+            for v, y in zip(self.graph.outputs, outs, strict=True)
+        }
+
+    def _observed(
+        self,
+        arena: ctypes.c_void_p,
+        tables: Sequence[object],
+        ins: Sequence[Array],
+        outs: Sequence[Array],
+        observe: Observe,
+    ) -> None:
+        """Between two functions of the profiled entry, what the first has written is still in its place."""
+        buffers = {**dict(zip(self.graph.outputs, outs, strict=True)), **dict(zip(self.graph.inputs, ins, strict=True))}
+        raised: list[BaseException] = []
+
+        def mark(_: int | None, step: int) -> None:
+            try:
+                for v, root in self._where[step] if not raised else ():
+                    observe(v, self._array(v, root, buffers))
+            except BaseException as e:  # C cannot pass it on
+                raised.append(e)
+
+        for v in self.graph.inputs:
+            observe(v, buffers[v])
+        self._library.edgec_here_profile(arena, *tables, _MARK(mark), None)
+        if raised:
+            raise raised[0]
+
+    def _places(self) -> list[list[tuple[Value, Value]]]:
+        """For each mark, the values that are complete since the mark before, with those whose bytes they are."""
+        done: list[list[tuple[Value, Value]]] = [[] for _ in range(len(self._source.functions) + 1)]
+        root, step = roots(self.graph), 0
+        for op, call in zip(self.graph.ops, self._source.calls, strict=True):
+            step = step if call is None else call + 1
+            done[step] += [(v, root[v]) for v in op.outputs]
+        return done
+
+    def _array(self, v: Value, root: Value, buffers: Mapping[Value, Array]) -> Array:
+        if root in buffers:
+            raw: Array = buffers[root].reshape(-1).view(np.uint8)
+        else:
+            raw = self._arena[self._source.plan.offsets[root.name] :]
+        return raw[: v.type.nbytes].view(v.type.np_dtype).reshape(v.type.shape)
+
+
+_MARK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int)
+
+
+def _load(text: str, compiler: Compiler) -> ctypes.CDLL:
+    with tempfile.TemporaryDirectory(prefix="edgec-native-") as tmp:
+        folder = Path(tmp)
+        (folder / "here.c").write_text(text)
+        compiler.compile(folder / "here.c", [CSRC], folder / "here.o", ["-O2"])
+        compiler.link_library([folder / "here.o"], folder / "here.so")
+        return ctypes.CDLL(str(folder / "here.so"))  # it stays loaded without its file
+
+
+def _pointers(arrays: Sequence[Array]) -> object:
+    return (ctypes.c_void_p * max(1, len(arrays)))(*(a.ctypes.data for a in arrays))

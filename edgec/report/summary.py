@@ -1,0 +1,106 @@
+"""The first screen after a compile: places, sizes, checks, accuracy; no noise."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from edgec_partitioner.partition import Partition
+
+from edgec.emit.c import CSource
+from edgec.quantize.layers import LayerNoise
+from edgec.quantize.verification import Verification
+
+
+@dataclass(frozen=True)
+class Made:
+    """What there is to tell of a bundle. edgetpu_compiler: lines about that program.
+
+    float_on_cpu: the target has an Edge TPU, but the model was left in float.
+    """
+
+    path: Path
+    model: str
+    target: str
+    partition: Partition
+    sources: Mapping[str, CSource]
+    verification: Verification
+    edgetpu_compiler: Sequence[str]
+    float_on_cpu: bool
+
+
+def summary(made: Made) -> str:
+    """Plain text, at most 120 columns."""
+    left = ", in float: all on the CPU, nothing on the Edge TPU" if made.float_on_cpu else ""
+    lines = [f"{made.path}: {made.model} for {made.target}, {made.path.stat().st_size / 1e6:.1f} MB{left}", ""]
+    lines += [*_segments(made), ""]
+    lines += _top_refusals(made.partition)
+    lines += made.edgetpu_compiler
+    lines += _checks(made.verification)
+    lines += _accuracy(made.verification)
+    return "\n".join(lines)
+
+
+def _segments(made: Made) -> Iterator[str]:
+    segments = made.partition.segments
+    total = max(1, sum(s.macs for s in segments))
+    yield f"{'segment':<8} {'place':<8} {'ops':>4} {'MACs':>14} {'share':>6} {'arena, bytes':>13} {'above bound':>12}"
+    for s in segments:
+        plan = made.sources[s.name].plan
+        above = f"{plan.size / plan.lower_bound - 1:.1%}" if plan.lower_bound else "-"
+        sizes = f"{s.macs:>14,} {s.macs / total:>6.1%} {plan.size:>13,} {above:>12}"
+        yield f"{s.name:<8} {s.place:<8} {len(s.graph.ops):>4} {sizes}"
+
+
+def _top_refusals(partition: Partition) -> Iterator[str]:
+    """The three reasons that keep most work from the Edge TPU."""
+    groups: dict[tuple[str, str], list[int]] = {}
+    for op, verdict in partition.verdicts.items():
+        if verdict.refusals:
+            groups.setdefault((op.kind, verdict.refusals[0].constraint), []).append(op.spec.macs(op))
+    ordered = sorted(groups.items(), key=lambda item: (-sum(item[1]), -len(item[1]), item[0]))
+    for (kind, reason), macs in ordered[:3]:
+        yield f"on the CPU: {len(macs)} x {kind}: {' '.join(reason.split())}"
+    if groups:
+        yield "(edgec explain shows them all)"
+
+
+def _checks(checked: Verification) -> Iterator[str]:
+    """Whether the code does what it should: whatever the accuracy of the model that it runs."""
+    for c in checked.segments:
+        near = f"within {c.error:.2g} of interp ({c.limit:.2g} allowed)"
+        exact = near if c.error else "as interp does, bit for bit"
+        yield f"verified {c.segment}: as {c.how} it runs {exact} ({_samples(checked.exact)})"
+
+
+def _accuracy(checked: Verification) -> Iterator[str]:
+    """How near the outputs are to the model's own."""
+    of = f"{_samples(checked.samples)} of {checked.source}"
+    if checked.calibrated:
+        yield f"calibrated on {_samples(checked.calibrated)}"
+        yield f"accuracy against the float model, on {of}:"
+    else:
+        yield f"agreement with the model, on {of}:"
+    low = checked.low()
+    for name, agreement in checked.whole.items():
+        yield f"  output {name}: {agreement}{': low' if name in low else ''}"
+    if checked.worst is not None:
+        yield from _layer(checked.worst)
+    for name, misses in low.items():
+        yield f"warning: low accuracy: output {name}: {'; '.join(misses)}"
+    if low:
+        yield "  hint: calibrate with photos like those of its use, prepared as in training (see --preprocess)"
+
+
+def _layer(worst: LayerNoise) -> Iterator[str]:
+    ratio = f"SQNR {worst.own_sqnr_db:.1f} dB by itself"
+    yield f"  largest loss in one op: {worst.kind} {worst.value} in {worst.part}, {ratio}"
+    if worst.source:
+        nodes = worst.source.replace("+", " + ")
+        yield textwrap.shorten(f"from {nodes}", 110, placeholder=" …", initial_indent="    ")
+
+
+def _samples(count: int) -> str:
+    return f"{count} sample{'s' * (count != 1)}"

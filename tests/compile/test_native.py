@@ -1,0 +1,112 @@
+"""A graph's C in this process gives every value that interp gives, in its own order, and the same ranges."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from edgec.drive.native import NativeGraph, native_compiler, runner
+from edgec.frontends import read_model
+from edgec.ir import Array, Graph, Value, interp
+from edgec.ops.opaque import Opaque
+from edgec.ops.pool import MaxPool2D
+from edgec.ops.unary import Relu
+from edgec.passes.pipeline import optimize
+from edgec.quantize.calibration import load_calibration
+from edgec.quantize.lower import lower
+from edgec.quantize.observers import Run, calibrate
+from tests.networks import mobilenet_like
+from tests.quantize.nets import NETS, Net, random_net, samples
+
+pytestmark = pytest.mark.slow
+
+
+def native(graph: Graph) -> NativeGraph:
+    return NativeGraph(graph, native_compiler(None))
+
+
+GRAPHS = [*(make() for make in NETS.values()), random_net(3), random_net(8)]
+
+
+def values(run: Run, sample: Mapping[str, Array]) -> tuple[list[tuple[Value, Array]], dict[str, Array]]:
+    """All that the observer is given, copied, and the outputs."""
+    seen: list[tuple[Value, Array]] = []
+    outputs = run(sample, lambda v, array: seen.append((v, array.copy())))
+    return seen, outputs
+
+
+@pytest.mark.parametrize("graph", GRAPHS, ids=lambda g: g.name)
+def test_every_value_is_seen_as_interp_sees_it(graph: Graph) -> None:
+    """Views, values that nothing reads, outputs in the middle; twice, since the arena is not cleared."""
+    run = native(graph)
+    for sample in samples(graph, 2):
+        seen, outputs = values(run, sample)
+        want, expected = values(partial(interp, graph), sample)
+        assert [v for v, _ in seen] == [v for v, _ in want]
+        for (v, got), (_, y) in zip(seen, want, strict=True):
+            np.testing.assert_allclose(got, y, rtol=1e-5, atol=1e-5 * float(np.abs(y).max()), err_msg=v.name)
+        for name, y in expected.items():
+            np.testing.assert_allclose(run(sample, None)[name], outputs[name], rtol=0)
+            np.testing.assert_allclose(outputs[name], y, rtol=1e-5, atol=1e-5 * float(np.abs(y).max()))
+
+
+def test_ranges_are_those_of_interp(tmp_path: Path) -> None:
+    graph = lower(optimize(read_model(mobilenet_like(tmp_path / "m.onnx", size=64), {})))
+    tries = samples(graph, 3)
+    fast, slow = calibrate(graph, tries, run=native(graph)), calibrate(graph, tries)
+    assert list(fast) == list(slow)
+    for v, (low, high) in slow.items():
+        np.testing.assert_allclose(fast[v], (low, high), atol=1e-5 * (high - low), rtol=0, err_msg=v.name)
+
+
+def test_what_the_observer_raises_comes_back() -> None:
+    graph = NETS["chain"]()
+
+    def refuse(v: Value, array: Array) -> None:
+        if v in graph.outputs:
+            raise KeyError(v.name)
+
+    with pytest.raises(KeyError, match=graph.outputs[0].name):
+        native(graph)(samples(graph, 1)[0], refuse)
+
+
+def test_interp_runs_what_is_small_or_has_no_c() -> None:
+    small, net = NETS["chain"](), Net("opaque")
+    assert isinstance(runner(small, 4, native_compiler(None)), partial)
+    assert isinstance(runner(small, 1_000_000, native_compiler(None)), NativeGraph)
+    x = net.input(1, 8)
+    unread = net.done(net.op(Opaque("CUSTOM", "custom", (("float32", (1, 8)),)), x))
+    assert isinstance(runner(unread, 10**9, native_compiler(None)), partial)
+
+
+def test_memory_does_not_grow_with_the_photos(tmp_path: Path) -> None:
+    """Photos are read one at a time, and the C has one arena for all of them."""
+    net = Net("large", 1)
+    x = net.input(1, 224, 224, 3)
+    graph = net.done(net.op(MaxPool2D((2, 2), (2, 2)), net.op(Relu(), x)))
+    run, picture = native(graph), Image.fromarray(np.arange(48, dtype=np.uint8).reshape(4, 4, 3))
+    for i in range(200):
+        picture.save(tmp_path / f"{i:03}.png")
+
+    def peak(count: int) -> int:
+        found = load_calibration(tmp_path, graph.inputs, limit=count)
+        assert len(found) == count
+        tracemalloc.start()
+        calibrate(graph, found, run=run)
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return most
+
+    assert peak(200) - peak(10) < x.type.nbytes
+
+
+@pytest.fixture(autouse=True)
+def _no_trace() -> Iterator[None]:
+    yield
+    tracemalloc.stop()
