@@ -19,6 +19,7 @@ from edgec_runtime import DeviceError, InputError
 from edgec_devices.device import LINKS, link_module, usage
 
 DEVICE_END = ("wire", "ed25519", "trust", "slots", "vitals", "facts", "units", "wheels", "agent")
+SIGN = "os.write(1,bytes([10]))"
 NO_PYTHON = "sudo apt-get install python3 on the device (3.9 or later)"
 
 
@@ -84,13 +85,15 @@ def device_end() -> tuple[bytes, str]:
 
 
 def bootstrap() -> tuple[str, bytes]:
-    """Python for `python3 -u -c` that starts what comes first on its standard input, and that.
+    """Python for `python3 -S -u -c` that starts what comes first on its standard input, and that.
 
-    The text is safe in double quotes in any shell.  Bytes are read singly because what follows is not its own.
+    The text is safe in double quotes in any shell.  It reads so many bytes and none beyond: what follows is not its
+    own.  It says an empty line when it is there and when all has come, by which the host sees that something moves.
     """
     packed = zlib.compress(device_end()[0], 9)
-    read = f"b''.join(f.read(1) for _ in range({len(packed)}))"
-    return f"import zlib;f=open(0,'rb',0,closefd=False);exec(zlib.decompress({read}))", packed
+    size = len(packed)
+    loop = f"while len(b)<{size}:b+=os.read(0,{size}-len(b))or os._exit(1)"
+    return f"import os,zlib;b=b'';{SIGN};exec('{loop}');{SIGN};exec(zlib.decompress(b))", packed
 
 
 class PipeStream(Stream):

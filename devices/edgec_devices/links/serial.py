@@ -267,7 +267,7 @@ class SerialStream(Stream):
         loader = zlib.compress(LOADER.replace("COUNT", str(len(pieces))).replace("SHA256", sha).encode(), 9)
         code = f"import base64,zlib;exec(zlib.decompress(base64.b64decode('{base64.b64encode(loader).decode()}')))"
         for _ in range(3):
-            self.write(f' {PYTHON} -u -c "{code}"\r'.encode())
+            self.write(f' {PYTHON} -S -u -c "{code}"\r'.encode())
             said = self._wait(lambda t: "edgec-ready#" in t or bool(_NOT_FOUND.search(t)), ANSWER_S) or ""
             if "edgec-ready#" in said:
                 self._send_lines(pieces)

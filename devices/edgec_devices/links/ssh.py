@@ -73,7 +73,7 @@ class SshStream(PipeStream):
         config = os.environ.get("EDGEC_SSH_CONFIG")
         command = ["ssh", *(["-F", config] if config else []), "-T", *(word for o in options for word in ("-o", o))]
         command += [*(["-p", str(port)] if port else []), *(["-l", user] if user else []), host]
-        super().__init__(url, [*command, f'exec python3 -u -c "{bootstrap()[0]}"'])
+        super().__init__(url, [*command, f'exec python3 -S -u -c "{bootstrap()[0]}"'])
         at = f"{user}@{host}" if user else host
         self._words = {
             "host": host,
