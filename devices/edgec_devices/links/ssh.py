@@ -88,7 +88,7 @@ class SshStream(PipeStream):
 
     def command(self) -> list[str]:
         """ssh gives up by itself, too: when no connection comes about, and when the other end says nothing any more."""
-        every = max(1, round(self.timeout / ALIVE_COUNT))
+        every = max(1, int(self.timeout / (ALIVE_COUNT + 2)))  # so that ssh, which can say why, is sooner than we
         options = [f"ConnectTimeout={max(1, round(self.timeout))}", f"ServerAliveInterval={every}"]
         options += [f"ServerAliveCountMax={ALIVE_COUNT}", *(["BatchMode=yes"] if self._batch else [])]
         port, user = ["-p", str(self._port)] if self._port else [], ["-l", self._user] if self._user else []
