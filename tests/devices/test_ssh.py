@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 from edgec_devices import device_for
@@ -169,7 +169,8 @@ def test_what_ssh_says_about_its_way_is_in_no_message() -> None:
     assert stream.stage == "ssh had logged in; python3 did not start"
 
 
-class _On(NamedTuple):
+@dataclass(frozen=True)
+class _On:
     """What of a machine that is on is asked for."""
 
     alias: str
@@ -177,8 +178,13 @@ class _On(NamedTuple):
     folder: Path
     settings: Settings
 
-    ssh_url = property(lambda self: f"ssh://{self.alias}")
-    serial_url = property(lambda self: f"serial://{self.folder}/serial")
+    @property
+    def ssh_url(self) -> str:
+        return f"ssh://{self.alias}"
+
+    @property
+    def serial_url(self) -> str:
+        return f"serial://{self.folder}/serial"
 
     def facts(self) -> dict[str, str]:
         return {"model": "Raspberry Pi 4"}
