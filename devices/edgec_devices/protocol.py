@@ -107,10 +107,10 @@ class Connection:
     ) -> None:
         """A request without an answer.  sent: called with its bytes on the line; meanwhile: as some of them arrive.
 
-        Waits while more is under way than the line holds at once.
+        Waits while more is under way than two windows, so that the line is never idle.
         """
         sent(self._send(do, blob, fields))
-        self.settle(self.stream.chunk * self.stream.window, meanwhile)
+        self.settle(2 * self.stream.chunk * self.stream.window, meanwhile)
 
     def settle(self, room: int = 1, meanwhile: Callable[[], None] = lambda: None) -> None:
         """Until fewer than `room` bytes are under way.  Raises what the device says of them."""

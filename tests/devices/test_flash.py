@@ -233,7 +233,7 @@ def test_a_cut_is_gone_on_from_by_itself(
     done = flash(tmp_path / "1.edgec", ["local:"], report=lambda url, s: seen.append(s))
     assert ok(done) == "flashed, slot a"
     assert calls.count("begin") == 2
-    assert [s.step for s in seen[:2]] == ["connecting", "connecting"]
+    assert [s.step for s in seen[:4]] == ["connecting", "comparing", "connecting", "comparing"]
     totals = {s.total for s in seen if s.step == "sending"}
     assert 0 < max(totals) < 1 << 20, "what was sent before the cut is not sent again"
 
@@ -278,7 +278,7 @@ def test_verbs(tmp_path: Path, root: Path, program: Path) -> None:
     assert done.exit_code == 2
     assert "hint: edgec status" in done.output
     done = cli("flash", one, "--on", "local:", "--json", "--app", "other")
-    assert json.loads(done.output)[0]["what"] == "flashed, slot a"
+    assert json.loads(done.stdout)[0]["what"] == "flashed, slot a"
     assert cli("flash", one, "--on", "local:", "-q").output == ""
 
 
@@ -286,7 +286,7 @@ def test_devices_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.chdir(tmp_path)
     (tmp_path / "edgec.toml").write_text('[devices]\nattic = "nonsense:"\n')
     done = cli("devices", "--json")
-    found = {f["url"]: f for f in json.loads(done.output)}
+    found = {f["url"]: f for f in json.loads(done.stdout)}
     assert found["emulated:pi4"]["what"].startswith("Raspberry Pi 4")
     assert found["local:"]["what"] == "this machine"
     assert found["nonsense:"]["answers"].startswith("no: ")

@@ -202,7 +202,7 @@ class SickDisk:
         text = PATCH.format(room=room, full=room is not None, read_only=read_only, root=str(self.tmp / "root"))
         (self.tmp / "sick_disk.py").write_text(text)
         fake = self.tmp / "python"
-        fake.write_text(f'#!/bin/sh\nshift 2\nexec {sys.executable} -u -c "import sick_disk;$1"\n')
+        fake.write_text(f'#!/bin/sh\nshift 3\nexec {sys.executable} -S -u -c "import sick_disk;$1"\n')
         fake.chmod(0o755)
         with self.patch.context() as patch:
             patch.setenv("PYTHONPATH", str(self.tmp))
@@ -273,7 +273,7 @@ def test_a_real_disk_that_is_full_and_then_read_only(
         ("serial:///dev/null", 2, "cannot open /dev/null"),
         ("ssh://edgec-test@127.0.0.1:1", 1, "refuses the connection"),
         ("ssh://", 2, "names no host"),
-        ("emulated:pi4", 2, "nothing can be flashed to"),
+        ("emulated:pi4", 2, "nothing can be put on"),
     ],
 )
 def test_lines_that_lead_nowhere(device: Machine, url: str, code: int, words: str) -> None:
