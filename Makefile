@@ -7,8 +7,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 FIXTURES := build/venv-fixtures
 
-.PHONY: setup system demo test check lint types fast models-table partition-table stock-table cost-table pipeline-table bench-check bench-peers \
-        faults fixtures clean
+.PHONY: setup system demo test check lint types fast models-table partition-table stock-table cost-table pipeline-table \
+        bench-check bench-peers busy-check faults fixtures clean
 
 setup: system $(STAMP)
 
@@ -65,6 +65,10 @@ bench-check: setup
 # edgec's way of measuring beside TFLite's own benchmark tool, on the same files with the same engine
 bench-peers: setup
 	$(BIN)/python -m tests.tables.bench_peers $(ARGS)
+
+# flash, status, doctor and rollback on the whole emulated Pi with two busy loops beside it: make busy-check ARGS='--rounds 5'
+busy-check: setup
+	$(BIN)/python -m tests.tables.busy_check $(ARGS)
 
 # 2,000 broken flashes, each seed printed when it goes wrong; make faults SEED=100 CASES=50 runs others
 SEED ?= 0

@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from edgec_devices.device import TIMEOUT_S as _TIMEOUT_S
+
 from edgec.checking import checked as _checked
 from edgec.version import VERSION as __version__
 
@@ -124,13 +126,18 @@ def explain(
 
 
 @_checked
-def run(bundle: str | Path, inputs: Mapping[str, Any], on: str = "local:") -> dict[str, Array]:
-    """One inference of a bundle on a device ("local:", "emulated:pi4", …): inputs and outputs are arrays by name."""
+def run(
+    bundle: str | Path, inputs: Mapping[str, Any], on: str = "local:", *, timeout: float = _TIMEOUT_S
+) -> dict[str, Array]:
+    """One inference of a bundle on a device ("local:", "emulated:pi4", …): inputs and outputs are arrays by name.
+
+    timeout: seconds for which nothing may move on the way to it.
+    """
     from edgec_devices import device_for
     from edgec_runtime import Bundle
 
     with Bundle.open(bundle) as opened:
-        return device_for(_device(on)).run(opened, inputs)
+        return device_for(_device(on), timeout).run(opened, inputs)
 
 
 @_checked
@@ -142,6 +149,7 @@ def bench(
     runs: int | None = None,
     seconds: float | None = None,
     threads: int = 1,
+    timeout: float = _TIMEOUT_S,
     compare: str | Path | None = None,
     max_regress: float = 0.05,
     accept_estimates: bool = False,
@@ -155,7 +163,8 @@ def bench(
     """Latencies of a bundle on a device, and whether its budgets hold; estimates are marked as such.
 
     budgets: "p95<=33ms" and the like; a missed one is no error but an entry of the report. runs, seconds: of timed
-    inferences in all. threads: of the CPU. compare: the `json` of an earlier run; max_regress: how much slower is too
+    inferences in all. threads: of the CPU. timeout: as in `run`.
+    compare: the `json` of an earlier run; max_regress: how much slower is too
     slow, 0.05 is 5 %.
     accept_estimates, accept_throttling: what may satisfy a budget. json, junit, markdown, trace, html: files to write.
     """
@@ -169,6 +178,7 @@ def bench(
         runs=runs,
         seconds=seconds,
         threads=threads,
+        timeout=timeout,
         compare=_path(compare),
         max_regress=max_regress,
         accept_estimates=accept_estimates,
@@ -183,14 +193,14 @@ def bench(
 
 
 @_checked
-def doctor(on: str | None = None, *, ask: bool = False) -> Findings:
+def doctor(on: str | None = None, *, ask: bool = False, timeout: float = _TIMEOUT_S) -> Findings:
     """What this machine, or a device ("ssh://pi@host", …), has and lacks, with a command to type for each finding.
 
-    ask: a person is there to type a password.
+    ask: a person is there to type a password. timeout: as in `run`.
     """
     from edgec_devices.doctor import examine
 
-    return examine(_device(on) if on is not None else None, ask)
+    return examine(_device(on) if on is not None else None, ask, timeout)
 
 
 @_checked
@@ -215,36 +225,40 @@ def flash(
     with_runtime: bool = False,
     wheels: Sequence[str | Path] = (),
     ask: bool = False,
+    timeout: float = _TIMEOUT_S,
     progress: Callable[[str, Any], None] | None = None,
 ) -> tuple[Outcome, ...]:
     """Put a bundle on devices: only what differs is sent, checked there, and switched to at once. An outcome each.
 
     app: the folder on the device (default: the model's name). health: a latency that must be kept there, "p95<=40ms",
     or the old version stays. service: systemd runs it from then on. with_runtime: edgec-runtime too; wheels: beside it.
-    ask: a person is there to type a password. progress: called with the URL and what was sent of how much, from any
+    ask: a person is there to type a password. timeout: as in `run`.
+    progress: called with the URL and what was sent of how much, from any
     thread. What a device refuses is in its outcome; what is wrong before any device is touched is raised.
     """
     from edgec_devices.flash import flash
     from edgec_devices.pushing import Wheel
 
     pushed = [Wheel.of(Path(path)) for path in wheels] if with_runtime or wheels else None
-    return flash(Path(bundle), _devices(on), health, app, progress or _silent, ask, service, pushed)
+    return flash(Path(bundle), _devices(on), health, app, progress or _silent, ask, service, pushed, timeout)
 
 
 @_checked
-def rollback(on: str | Sequence[str], *, app: str | None = None, ask: bool = False) -> tuple[Outcome, ...]:
-    """Go back to the version before the last flash. An outcome for each device; app and ask as in `flash`."""
+def rollback(
+    on: str | Sequence[str], *, app: str | None = None, ask: bool = False, timeout: float = _TIMEOUT_S
+) -> tuple[Outcome, ...]:
+    """Go back to the version before the last flash. An outcome for each device; app, ask and timeout as in `flash`."""
     from edgec_devices.flash import rollback
 
-    return rollback(_devices(on), app, ask=ask)
+    return rollback(_devices(on), app, ask=ask, timeout=timeout)
 
 
 @_checked
-def status(on: str | Sequence[str], *, ask: bool = False) -> tuple[Outcome, ...]:
-    """What devices are and which versions they have: `facts` of each outcome; ask as in `flash`."""
+def status(on: str | Sequence[str], *, ask: bool = False, timeout: float = _TIMEOUT_S) -> tuple[Outcome, ...]:
+    """What devices are and which versions they have: `facts` of each outcome; ask and timeout as in `flash`."""
     from edgec_devices.flash import status
 
-    return status(_devices(on), ask=ask)
+    return status(_devices(on), ask=ask, timeout=timeout)
 
 
 @_checked
@@ -288,14 +302,16 @@ def sign(
 
 
 @_checked
-def trust(key: str | Path, on: str | Sequence[str], *, ask: bool = False) -> tuple[Outcome, ...]:
+def trust(
+    key: str | Path, on: str | Sequence[str], *, ask: bool = False, timeout: float = _TIMEOUT_S
+) -> tuple[Outcome, ...]:
     """Have devices take only bundles that are signed with this public key, or one that they trust already.
 
-    ask: as in `flash`.
+    ask, timeout: as in `flash`.
     """
     from edgec_devices.signing import trust
 
-    return trust(Path(key), _devices(on), ask=ask)
+    return trust(Path(key), _devices(on), ask=ask, timeout=timeout)
 
 
 def _options(

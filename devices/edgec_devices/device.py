@@ -16,12 +16,16 @@ from edgec_devices.measurement import Measurement, Plan
 
 LINKS = Path(__file__).parent / "links"
 Progress = Callable[[str], None]
+TIMEOUT_S = 30.0
+"""How long nothing may move on the way to a device, unless --timeout says otherwise."""
 
 
 class Device(ABC):
     """Something that runs bundles."""
 
     url: str
+    timeout = TIMEOUT_S
+    """Seconds for which nothing may move on the way to it; of no effect on a device that is here."""
 
     @abstractmethod
     def run(self, bundle: Bundle, inputs: Mapping[str, Array]) -> dict[str, Array]:
@@ -32,10 +36,13 @@ class Device(ABC):
         """Latencies, with reproducible noise as inputs.  say: told what is being done.  Raises as run does."""
 
 
-def device_for(url: str) -> Device:
-    """The device of "local:", "emulated:pi4" and the like.  Raises InputError for a URL that none of links/ knows."""
+def device_for(url: str, timeout: float = TIMEOUT_S) -> Device:
+    """The device of "local:", "emulated:pi4" and the like.  timeout: seconds for which nothing may move.
+
+    Raises InputError for a URL that none of links/ knows."""
     _, module, rest = link_module(url)
     opened: Device = module.open_device(rest)
+    opened.timeout = timeout
     return opened
 
 

@@ -18,6 +18,7 @@ from edgec_runtime import EdgecError
 from edgec_runtime.cache import cache_dir
 from edgec_runtime.device_end.facts import collect, edgetpus_here
 
+from edgec_devices.device import TIMEOUT_S
 from edgec_devices.findings import EDGETPU_STATES, Facts, Finding, Report, judge
 from edgec_devices.plugin import host_compilers
 from edgec_devices.protocol import Connection
@@ -28,13 +29,13 @@ LOOK_S = 240.0  # slow boards import numpy and an interpreter, twice
 FREE_BYTES = 1 << 30
 
 
-def examine(url: str | None = None, ask: bool = False) -> Report:
+def examine(url: str | None = None, ask: bool = False, timeout: float = TIMEOUT_S) -> Report:
     """Looks at everything.  url: a device; default is this machine, with what it compiles with.
 
     A check that fails is a finding too.  Raises InputError or DeviceError when the device cannot be reached.
     """
     if url is not None:
-        with Connection(stream_for(url, ask)) as connection:
+        with Connection(stream_for(url, ask, timeout)) as connection:
             facts: Facts = connection.request("facts", limit=LOOK_S)[0]["facts"]
         return Report(tuple(judge(facts, DEVICE_PYTHON)), url)
     found = list(judge(local_facts(), HOST_PYTHON))

@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from edgec_runtime import DeviceError, EdgecError, InputError, Summary
 
+from edgec_devices.device import TIMEOUT_S
 from edgec_devices.measurement import program_report
 from edgec_devices.protocol import Connection
 from edgec_devices.pushing import Wheel, push
@@ -53,20 +54,23 @@ def flash(
     ask: bool = False,
     service: bool = False,
     wheels: Sequence[Wheel] | None = None,
+    timeout: float = TIMEOUT_S,
 ) -> tuple[Outcome, ...]:
     """Puts a bundle on devices and makes it the active one; an outcome each, in order.
 
     health: what latencies of the new program must keep on the device before it gets a slot, for example "p95<=40ms";
     otherwise both slots stay as they are.  report: called as bytes arrive.  service: systemd runs the active slot from
-    then on; a device that has none is left as it is.  wheels: the runtime goes there too, and these.  Raises
+    then on; a device that has none is left as it is.  wheels: the runtime goes there too, and these.  timeout: seconds
+    for which nothing may move on the way.  Raises
     BundleError or InputError for what is wrong before any device is touched; what a device refuses is in its outcome.
     """
     recipe, budget = Recipe.of(bundle, app), HEALTH.parse(health) if health is not None else None
 
     def one(url: str) -> Outcome:
         for attempt in range(ATTEMPTS):
+            report(url, Sending(step="connecting"))
             try:
-                with Connection(stream_for(url, ask)) as connection:
+                with Connection(stream_for(url, ask, timeout)) as connection:
                     return flash_one(connection, recipe, budget, lambda sending: report(url, sending), service, wheels)
             except LinkLost:
                 if attempt + 1 == ATTEMPTS:
@@ -89,11 +93,14 @@ def flash_one(
     url = connection.stream.url
     if service:
         connection.request("service", app=recipe.app, check=True)
+    if wheels is not None:
+        progress(Sending(step="sending the runtime"))
     pushed = "" if wheels is None else f", {push(connection, recipe.app, wheels)}"
     sent = send(connection, recipe, progress=progress)
     figures = (sent.sending.wire, sent.sending.seconds)
     said = ""
     if budget:
+        progress(replace(sent.sending, step="measuring"))
         try:
             ms = latency(connection, recipe.app, sent.slot).as_dict()[budget.figure]
             said = f", {budget.figure} {ms:.3f} ms"
@@ -111,6 +118,7 @@ def flash_one(
             raise
     what = f"was there already, slot {sent.slot}{pushed}{said}"
     if not sent.same:
+        progress(replace(sent.sending, step="switching"))
         done, _ = connection.request("activate", limit=SERVICE_S, app=recipe.app)
         what = f"flashed, slot {done['active']}{pushed}{said}{_service_trouble(done)}"
     if service:
@@ -186,11 +194,13 @@ def execute(
     return Ran(report, tuple(files), head.get("vitals"))
 
 
-def rollback(urls: Sequence[str], app: str | None = None, ask: bool = False) -> tuple[Outcome, ...]:
+def rollback(
+    urls: Sequence[str], app: str | None = None, ask: bool = False, timeout: float = TIMEOUT_S
+) -> tuple[Outcome, ...]:
     """Goes back to the earlier version.  app: needed where a device has several."""
 
     def one(url: str) -> Outcome:
-        with Connection(stream_for(url, ask)) as connection:
+        with Connection(stream_for(url, ask, timeout)) as connection:
             name = app or _only_app(connection)
             head, _ = connection.request("rollback", limit=SERVICE_S, app=name)
             return Outcome(url, f"{name} is back on slot {head['active']}{_service_trouble(head)}")
@@ -198,11 +208,11 @@ def rollback(urls: Sequence[str], app: str | None = None, ask: bool = False) -> 
     return each(urls, one)
 
 
-def status(urls: Sequence[str], ask: bool = False) -> tuple[Outcome, ...]:
+def status(urls: Sequence[str], ask: bool = False, timeout: float = TIMEOUT_S) -> tuple[Outcome, ...]:
     """What each device is and has: facts are those of the requests info and status."""
 
     def one(url: str) -> Outcome:
-        with Connection(stream_for(url, ask)) as connection:
+        with Connection(stream_for(url, ask, timeout)) as connection:
             info, _ = connection.request("info")
             facts = {**info, **connection.request("status", limit=300.0)[0]}
             facts.pop("id")

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from edgec_runtime import EdgecError, InputError
 from edgec_runtime.errors import did_you_mean
@@ -17,37 +15,18 @@ from edgec_devices.boards import Board, boards
 from edgec_devices.device import link_module
 from edgec_devices.doctor import edgetpus
 from edgec_devices.flash import status
+from edgec_devices.there import CONFIG, configured, listed, machines
 
-CONFIG = "edgec.toml"
+ASK_S = 10.0  # a list is not worth waiting for longer
 
 
 @dataclass(frozen=True)
 class Found:
-    """url: as --to and --on take it, or "" for what has none.  answers: None where it was not asked."""
+    """url: as --on takes it, or "" for what has none.  answers: None where it was not asked."""
 
     url: str
     what: str
     answers: str | None = None
-
-
-def read_config(folder: Path) -> dict[str, Any]:
-    """edgec.toml of a folder as it is written, empty where there is no such file.  Raises InputError."""
-    path = folder / CONFIG
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError) as e:
-        raise InputError(f"cannot read {CONFIG}: {e}", at=str(path), hint="correct it") from e
-
-
-def configured(folder: Path) -> dict[str, str]:
-    """Name and URL of the [devices] of edgec.toml, none where there is no such file.  Raises InputError."""
-    table = read_config(folder).get("devices", {})
-    if not isinstance(table, dict) or not all(isinstance(v, str) for v in table.values()):
-        what, hint = "[devices] is not names and URLs", 'for example: attic = "ssh://pi@attic"'
-        raise InputError(what, at=str(folder / CONFIG), hint=hint)
-    return table
 
 
 def resolve(name: str, folder: Path) -> str:
@@ -60,17 +39,13 @@ def resolve(name: str, folder: Path) -> str:
     try:
         _, module, rest = link_module(url)
         module.open_device(rest)
-        if hasattr(module, "open_stream"):
-            module.open_stream(rest)
     except InputError as e:
         if name.strip() in known:
             what = e.what if url in e.what else f'"{url}": {e.what}'
             raise InputError(what, at=f"{folder / CONFIG}, [devices] {name.strip()}", hint=e.hint) from e
-        if not known:
-            raise
         meant = did_you_mean(name, known)
         what = f'"{name}" is no device{meant}' if meant else e.what
-        raise InputError(what, at=e.at, hint=f"{e.hint}, or a name of {CONFIG}: {', '.join(known)}") from e
+        raise InputError(what, at=e.at, hint=f"{e.hint}; {listed(folder)}") from e
     return url
 
 
@@ -91,7 +66,16 @@ def listing(folder: Path, probe: bool = False) -> tuple[Found, ...]:
     ports = _asked(ports) if probe else ports
     emulated = [Found(f"emulated:{b}", Board.load(b).model) for b in boards() if b != "host"]
     sticks = [Found("", f"Coral Edge TPU {where}") for where in edgetpus()]
-    return (Found("local:", "this machine"), *hosts, *ports, *emulated, *sticks)
+    return (Found("local:", "this machine"), *hosts, *_machines(), *ports, *emulated, *sticks)
+
+
+def _machines() -> list[Found]:
+    """Whole emulated machines that are on, by each way to them."""
+    found = []
+    for machine in machines():
+        model = f"{machine.facts()['model']}, a whole emulated machine, on"
+        found += [Found(machine.ssh_url, model), Found(machine.serial_url, f"the serial console of {machine.alias}")]
+    return found
 
 
 def _asked(found: Sequence[Found]) -> list[Found]:
@@ -100,7 +84,7 @@ def _asked(found: Sequence[Found]) -> list[Found]:
 
     def ask(f: Found) -> Found:
         try:
-            outcome = status([f.url])[0]
+            outcome = status([f.url], timeout=ASK_S)[0]
         except EdgecError as e:
             return replace(f, answers=f"no: {e.what}")
         return replace(f, answers=outcome.what if outcome.ok else f"no: {outcome.what}")

@@ -15,10 +15,9 @@ from edgec_runtime.device_end.wire import PROTOCOL, Delivery, pack, unpack
 from edgec_devices.stream import LinkLost, Stream, device_end
 
 NEEDS_AGENT = 1  # the oldest device end that this host can work with
-GREET_S = 20.0
 REQUEST_S = 60.0
 MARGIN_S = 10.0
-SILENT_S = 20.0  # the device end gives a sign of life every 2 s while it runs a program
+GREET_TIMEOUTS = 5  # so often what a stream tolerates may pass before the greeting, though something moves
 KINDS: dict[str, type[EdgecError]] = {"input": InputError, "bundle": BundleError, "device": DeviceError}
 Head = dict[str, Any]
 
@@ -35,6 +34,7 @@ class Connection:
         self.stream, self._clock = stream, clock
         self._random = random.Random(seed)
         self._last_id = 0
+        self._received = 0
         self._quiet_from = clock()
         self._delivery = self._new_delivery()
         if greet:
@@ -61,12 +61,8 @@ class Connection:
             self._greet()
 
     def _greet(self) -> Head:
-        until = self._clock() + GREET_S
-        while self._delivery.peer is None:
-            if self._clock() >= until:
-                what = f"the device end did not answer in {GREET_S:.0f} s"
-                raise DeviceError(what, at=self.stream.url, hint=self.stream.silence_hint)
-            self._turn(until)
+        self._wait_for_greeting()
+        assert self._delivery.peer is not None
         try:
             peer: Head = json.loads(self._delivery.peer)
             low, high = peer["protocol"]
@@ -78,19 +74,52 @@ class Connection:
             raise DeviceError(what, at=self.stream.url, hint=f"needs edgec-agent >= {NEEDS_AGENT}; update edgec")
         return peer
 
+    def _wait_for_greeting(self) -> None:
+        """As long as something moves: a slow board may take a minute to log us in and to start Python."""
+        stream, timeout = self.stream, self.stream.timeout
+        began = moved = self._clock()
+        seen = (-1, -1)
+        while self._delivery.peer is None:
+            now = self._clock()
+            if seen != (self._received, stream.stirs):
+                seen, moved = (self._received, stream.stirs), now
+            where = f" ({stream.stage})" if stream.stage else ""
+            if now >= moved + timeout:
+                what = f"the device end did not answer: nothing moved for {timeout:g} s{where}"
+                raise DeviceError(what, at=stream.url, hint=stream.silence_hint)
+            if now >= began + GREET_TIMEOUTS * timeout:
+                what = f"the device end did not answer in {GREET_TIMEOUTS * timeout:g} s, though something came{where}"
+                raise DeviceError(what, at=stream.url, hint=stream.silence_hint)
+            self._turn(moved + timeout)
+
     @property
     def backlog(self) -> int:
         """Bytes that the device has not acknowledged."""
         return self._delivery.backlog
 
-    def post(self, do: str, blob: bytes = b"", room: int = 1 << 19, **fields: Any) -> int:
-        """A request without an answer; returns its bytes on the line.  Waits while more than `room` are under way."""
-        size = self._send(do, blob, fields)
+    def post(
+        self,
+        do: str,
+        blob: bytes = b"",
+        sent: Callable[[int], None] = lambda _: None,
+        meanwhile: Callable[[], None] = lambda: None,
+        **fields: Any,
+    ) -> None:
+        """A request without an answer.  sent: called with its bytes on the line; meanwhile: as some of them arrive.
+
+        Waits while more is under way than two windows, so that the line is never idle.
+        """
+        sent(self._send(do, blob, fields))
+        self.settle(2 * self.stream.chunk * self.stream.window, meanwhile)
+
+    def settle(self, room: int = 1, meanwhile: Callable[[], None] = lambda: None) -> None:
+        """Until fewer than `room` bytes are under way.  Raises what the device says of them."""
         while True:
             self._turn(self._clock() if self.backlog < room else self._clock() + 1.0)
             self._answer(0)
+            meanwhile()
             if self.backlog < room:
-                return size
+                return
 
     def request(
         self, do: str, blob: bytes = b"", limit: float = REQUEST_S, beats: bool = False, **fields: Any
@@ -99,6 +128,8 @@ class Connection:
 
         beats: the device end gives signs of life while it works on it; LinkLost when there are none.
         """
+        silent = self.stream.timeout  # the device end gives a sign of life every 2 s while it runs a program
+        limit = max(limit, silent)
         self._send(do, blob, {**fields, "limit": limit})
         since = self._clock()
         until = since + limit + MARGIN_S
@@ -108,8 +139,8 @@ class Connection:
                 return found
             if not self._delivery.idle:
                 until = self._clock() + limit + MARGIN_S
-            if beats and self._delivery.idle and self._clock() >= max(since, self._delivery.heard) + SILENT_S:
-                what = f"the device has said nothing for {SILENT_S:.0f} s while it ran a program"
+            if beats and self._delivery.idle and self._clock() >= max(since, self._delivery.heard) + silent:
+                what = f"the device has said nothing for {silent:g} s while it ran a program"
                 raise LinkLost(what, at=self.stream.url, hint="check cable and power, then try again")
             if self._clock() >= until:
                 hint = "look at the device; what was sent is kept"
@@ -147,13 +178,14 @@ class Connection:
         data = self.stream.read(max(min(delivery.wake(), until) - self._clock(), 0.0))
         now = self._clock()
         if data:
+            self._received += len(data)
             delivery.receive(data, now)
         if delivery.closed:
             hint = "it ends by itself when it hears nothing for a while; try again"
             raise LinkLost("the device end said goodbye", at=self.stream.url, hint=hint)
         if delivery.idle or delivery.peer is None:
             self._quiet_from = now
-        patience = 10.0 + 4 * delivery.chunk * delivery.window / self.stream.rate
+        patience = self.stream.timeout + 4 * delivery.chunk * delivery.window / self.stream.rate
         if now - max(self._quiet_from, delivery.heard) > patience:
             hint = "check cable and power, then try again: it goes on where it stopped"
             raise LinkLost(f"the device has not answered for {patience:.0f} s", at=self.stream.url, hint=hint)

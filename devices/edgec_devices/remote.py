@@ -28,10 +28,15 @@ class Remote(Device):
         self._open_stream = open_stream
         self.url = open_stream().url
 
+    def _connect(self) -> Connection:
+        stream = self._open_stream()
+        stream.timeout = self.timeout
+        return Connection(stream)
+
     def measure(self, bundle: Bundle, plan: Plan, say: Progress = lambda text: None) -> Measurement:
         """Measured on the device; Edge TPU segments run as C unless the device has the runtime."""
         recipe = Recipe.of(bundle.path)
-        with Connection(self._open_stream()) as connection:
+        with self._connect() as connection:
             say("sending what the device lacks")
             slot = send(connection, recipe, scratch=True).slot
             edgetpu = any(s.place == "edgetpu" for s in bundle.manifest.segments)
@@ -55,7 +60,7 @@ class Remote(Device):
             np.save(file, np.ascontiguousarray(array).reshape(array.shape))
             files.append(file.getvalue())
         recipe = Recipe.of(bundle.path)
-        with Connection(self._open_stream()) as connection:
+        with self._connect() as connection:
             slot = send(connection, recipe, scratch=True).slot
             edgetpu = any(s.place == "edgetpu" for s in bundle.manifest.segments)
             session = edgetpu and has_runtime(connection, recipe.app)

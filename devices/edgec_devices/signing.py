@@ -14,6 +14,7 @@ from edgec_runtime import Bundle, InputError, ToolError
 from edgec_runtime.bundle import write_signed
 from edgec_runtime.device_end.trust import Key, message, signature_text
 
+from edgec_devices.device import TIMEOUT_S
 from edgec_devices.flash import Outcome, each
 from edgec_devices.protocol import Connection
 from edgec_devices.stream import stream_for
@@ -132,12 +133,12 @@ def read_public(path: Path) -> Key:
     raise InputError(f"{path} is not an ssh-ed25519 public key", hint="give the .pub file; " + _NEW)
 
 
-def trust(key_path: Path, urls: Sequence[str], ask: bool = False) -> tuple[Outcome, ...]:
+def trust(key_path: Path, urls: Sequence[str], ask: bool = False, timeout: float = TIMEOUT_S) -> tuple[Outcome, ...]:
     """From now on these devices take only bundles that are signed with this key, or one that they trust already."""
     key = read_public(key_path)
 
     def one(url: str) -> Outcome:
-        with Connection(stream_for(url, ask)) as connection:
+        with Connection(stream_for(url, ask, timeout)) as connection:
             head, _ = connection.request("trust", key.line.encode())
             return Outcome(url, f"trusts {head['fingerprint']}, {head['path']}")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import importlib
 import queue
 import subprocess
 import threading
@@ -16,9 +15,11 @@ from pathlib import Path
 import edgec_runtime
 from edgec_runtime import DeviceError, InputError
 
-from edgec_devices.device import LINKS, link_module, usage
+from edgec_devices.device import TIMEOUT_S, link_module
 
 DEVICE_END = ("wire", "ed25519", "trust", "slots", "vitals", "facts", "units", "wheels", "agent")
+SIGN = "os.write(1,bytes([10]))"
+LAST_LINES = 40  # of standard error, for a message
 NO_PYTHON = "sudo apt-get install python3 on the device (3.9 or later)"
 
 
@@ -34,6 +35,18 @@ class Stream(ABC):
     window = 32
     rate = 1e6
     silence_hint = "check that nothing else uses the line, then try again"
+    timeout = TIMEOUT_S
+    """Seconds for which nothing may move before it counts as a dead end."""
+
+    @property
+    def stirs(self) -> int:
+        """Grows when something moves that read() does not give: a link is being made."""
+        return 0
+
+    @property
+    def stage(self) -> str:
+        """How far the link is, for the message that it went no further; "" where nothing tells."""
+        return ""
 
     @abstractmethod
     def start(self, again: bool = False) -> None:
@@ -52,17 +65,14 @@ class Stream(ABC):
         """Ends it.  Never raises."""
 
 
-def stream_for(url: str, ask: bool = False) -> Stream:
+def stream_for(url: str, ask: bool = False, timeout: float = TIMEOUT_S) -> Stream:
     """A stream of "ssh://pi@host" and the like, not started.  ask: a person is there to type a password.
 
-    Raises InputError for a URL of no kind or of one that has no stream.
+    timeout: seconds for which nothing may move.  Raises InputError for a URL of no kind or of one that has no stream.
     """
-    kind, module, rest = link_module(url)
-    if not hasattr(module, "open_stream"):
-        kinds = sorted(p.stem for p in LINKS.glob("*.py") if not p.stem.startswith("_"))
-        able = [usage(k) for k in kinds if hasattr(importlib.import_module(f"{module.__package__}.{k}"), "open_stream")]
-        raise InputError(f"nothing can be flashed to {kind}:", at=url, hint=f"use {' or '.join(able)}")
+    _, module, rest = link_module(url)
     opened: Stream = module.open_stream(rest, ask)
+    opened.timeout = timeout
     return opened
 
 
@@ -84,13 +94,15 @@ def device_end() -> tuple[bytes, str]:
 
 
 def bootstrap() -> tuple[str, bytes]:
-    """Python for `python3 -u -c` that starts what comes first on its standard input, and that.
+    """Python for `python3 -S -u -c` that starts what comes first on its standard input, and that.
 
-    The text is safe in double quotes in any shell.  Bytes are read singly because what follows is not its own.
+    The text is safe in double quotes in any shell.  It reads so many bytes and none beyond: what follows is not its
+    own.  It says an empty line when it is there and when all has come, by which the host sees that something moves.
     """
     packed = zlib.compress(device_end()[0], 9)
-    read = f"b''.join(f.read(1) for _ in range({len(packed)}))"
-    return f"import zlib;f=open(0,'rb',0,closefd=False);exec(zlib.decompress({read}))", packed
+    size = len(packed)
+    loop = f"while len(b)<{size}:b+=os.read(0,{size}-len(b))or os._exit(1)"
+    return f"import os,zlib;b=b'';{SIGN};exec('{loop}');{SIGN};exec(zlib.decompress(b))", packed
 
 
 class PipeStream(Stream):
@@ -101,15 +113,26 @@ class PipeStream(Stream):
         self._process: subprocess.Popen[bytes] | None = None
         self._came: queue.Queue[bytes] = queue.Queue()
         self._said: list[bytes] = []
+        self._stirs = 0
         self._readers: list[threading.Thread] = []
+
+    def command(self) -> list[str]:
+        """The program and its arguments."""
+        return self._command
+
+    @property
+    def stirs(self) -> int:
+        """Of its standard error."""
+        return self._stirs
 
     def start(self, again: bool = False) -> None:
         """Starts the program and sends the device end."""
         self.close()
         self._came, self._said = queue.Queue(), []
+        command = self.command()
         try:
             self._process = subprocess.Popen(
-                self._command,
+                command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -117,7 +140,7 @@ class PipeStream(Stream):
                 env=self._env,
             )
         except OSError as e:
-            raise self.explain(None, f"{self._command[0]}: {e.strerror}") from e
+            raise self.explain(None, f"{command[0]}: {e.strerror}") from e
         self._readers = [threading.Thread(target=f, daemon=True) for f in (self._read_output, self._read_errors)]
         for reader in self._readers:
             reader.start()
@@ -136,11 +159,18 @@ class PipeStream(Stream):
     def _read_errors(self) -> None:
         assert self._process is not None
         assert self._process.stderr is not None
-        said, source = self._said, self._process.stderr
+        said, source, rest = self._said, self._process.stderr, b""
         with contextlib.suppress(OSError, ValueError):
             while data := source.read(4096):
-                said.append(data)
-                del said[:-16]
+                self._stirs += 1
+                *lines, rest = (rest + data).split(b"\n")
+                said += [line for line in lines if not self.chatter(line)]
+                del said[:-LAST_LINES]
+        said += [rest] if rest else []
+
+    def chatter(self, line: bytes) -> bool:
+        """Whether a line of standard error only says that the link is being made."""
+        return False
 
     def read(self, timeout: float) -> bytes:
         """What has come."""
@@ -170,7 +200,7 @@ class PipeStream(Stream):
                 status = self._process.wait(5)
         for reader in self._readers:
             reader.join(1)
-        return self.explain(status, b"".join(self._said).decode(errors="replace").strip())
+        return self.explain(status, b"\n".join(self._said).decode(errors="replace").strip())
 
     def explain(self, status: int | None, said: str) -> DeviceError | InputError:
         """Why the program ended, as an error with a hint.  said: the end of its standard error."""

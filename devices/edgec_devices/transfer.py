@@ -9,7 +9,8 @@ import time
 import zipfile
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from edgec_runtime import Bundle, BundleError
@@ -61,12 +62,16 @@ def app_name(model: str) -> str:
 
 @dataclass(frozen=True)
 class Sending:
-    """How far it is.  done, total: bytes of the bundle that the device lacked; wire: compressed bytes that arrived."""
+    """How far it is.  done, total: bytes of the bundle that the device lacked; wire: compressed bytes that arrived.
 
-    done: int
-    total: int
-    wire: int
-    seconds: float
+    step: what is being done.
+    """
+
+    done: int = 0
+    total: int = 0
+    wire: int = 0
+    seconds: float = 0.0
+    step: str = "sending"
 
     @property
     def rate(self) -> float:
@@ -100,13 +105,15 @@ def send(
     scratch: it is not to become a slot, so any place that has it will do; otherwise only the active slot.
     """
     start = clock()
+    progress(Sending(step="comparing"))
     begun = _begin(connection, recipe, scratch)
     if "same" in begun:
         return Sent(str(begun["same"]), True, Sending(0, 0, 0, clock() - start))
     total, wire = _send_lacking(connection, recipe, begun["lacks"], progress, clock, start)
-    installed, _ = connection.request("install", b"", _hashing_s(recipe), app=recipe.app)
     sending = Sending(total, total, wire, clock() - start)
-    progress(sending)
+    progress(replace(sending, step="writing and checking"))
+    installed, _ = connection.request("install", b"", _hashing_s(recipe), app=recipe.app)
+    sending = replace(sending, seconds=clock() - start)
     return Sent(str(installed["slot"]), False, sending)
 
 
@@ -141,15 +148,44 @@ def _send_lacking(
         offset, size, _ = recipe.parts[index]
         good = sha256 == hashlib.sha256(recipe.data[offset : offset + there]).hexdigest()
         jobs.append((index, offset, there if good else 0, size))
-    total = sum(size - there for _, _, there, size in jobs)
-    wire = done = 0
-    under_way: deque[tuple[int, int]] = deque()  # wire bytes up to a piece's end, and the bytes of the bundle in it
+    tally = _Tally(connection, sum(size - there for _, _, there, size in jobs), progress, clock, start)
     for index, offset, there, size in jobs:
         for at in range(there, size, PIECE):
             piece = recipe.data[offset + at : offset + min(at + PIECE, size)]
-            wire += connection.post("put", piece, app=recipe.app, part=index, at=at)
-            under_way.append((wire, len(piece)))
-            while under_way and under_way[0][0] <= wire - connection.backlog:
-                done += under_way.popleft()[1]
-            progress(Sending(done, total, wire - connection.backlog, clock() - start))
-    return total, wire
+            sent = partial(tally.sent, len(piece))
+            connection.post("put", piece, sent, tally.tell, app=recipe.app, part=index, at=at)
+    connection.settle(meanwhile=tally.tell)
+    return tally.total, tally.wire
+
+
+class _Tally:
+    """How much of what was sent has arrived, by what the device acknowledged of it."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        total: int,
+        progress: Callable[[Sending], None],
+        clock: Callable[[], float],
+        start: float,
+    ) -> None:
+        self.total, self.wire = total, 0
+        self._connection, self._progress, self._clock, self._start = connection, progress, clock, start
+        self._done = self._told = 0
+        self._under_way: deque[tuple[int, int, int]] = deque()  # wire bytes before a piece and in it, and its own
+
+    def sent(self, size: int, wire: int) -> None:
+        """A piece of the bundle, in so many bytes on the line, is under way."""
+        self._under_way.append((self.wire, wire, size))
+        self.wire += wire
+
+    def tell(self) -> None:
+        """Says how far it is, if it is further than before."""
+        arrived = self.wire - self._connection.backlog
+        while self._under_way and sum(self._under_way[0][:2]) <= arrived:
+            self._done += self._under_way.popleft()[2]
+        before, wire, size = self._under_way[0] if self._under_way else (arrived, 1, 0)
+        done = self._done + size * max(arrived - before, 0) // wire
+        if done > self._told:
+            self._told = done
+            self._progress(Sending(done, self.total, arrived, self._clock() - self._start))

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
 from edgec_devices.device import link_module
-from edgec_devices.listing import CONFIG, read_config, resolve
+from edgec_devices.listing import resolve
+from edgec_devices.there import CONFIG, read_config
 from edgec_runtime import Bundle
 
 from edgec.benching.figures import parse_budgets

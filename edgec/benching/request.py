@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from edgec_devices.device import TIMEOUT_S
 from edgec_devices.measurement import MAX_RUNS
 
 from edgec.errors import InputError, UnsupportedError
@@ -22,7 +23,8 @@ class Bench:
     """What to bench, where, and what must hold; the fields are the options of `edgec bench`.
 
     on: a URL. budgets: expressions, not yet read (figures.parse_budgets). runs, seconds: of timed inferences in all;
-    None: as many as the defaults say. compare: the --json of an earlier run. max_regress: how much slower than that is
+    None: as many as the defaults say. timeout: seconds for which nothing may move on the way
+    to the device. compare: the --json of an earlier run. max_regress: how much slower than that is
     too slow, 0.05 is 5 %. accept_estimates: an estimate may satisfy a budget. accept_throttling: a run that throttled
     may pass. json, junit, markdown, trace, html: files to write.
 
@@ -35,6 +37,7 @@ class Bench:
     runs: int | None = None
     seconds: float | None = None
     threads: int = 1
+    timeout: float = TIMEOUT_S
     compare: Path | None = None
     max_regress: float = MAX_REGRESS
     accept_estimates: bool = False
@@ -55,6 +58,8 @@ class Bench:
         if self.threads > 1:
             what = f"{self.threads} threads: the generated C of this version runs on one"
             raise UnsupportedError(what, hint="leave threads out")
+        if not (math.isfinite(self.timeout) and self.timeout >= 1):
+            raise InputError(f"cannot wait for {self.timeout:g} seconds", hint="give a timeout of 1 or more")
         if not 0 < self.max_regress < 10:
             what = f"{self.max_regress:g} is no limit to a regression"
             raise InputError(what, hint="give more than 0 and less than 1000%, for example 5%")

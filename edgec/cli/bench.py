@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from edgec.cli.reach import on_one, resolved
 from edgec.errors import EdgecError, InputError
 from edgec.report.terminal import progress
 
@@ -20,11 +21,14 @@ _FILE = click.Path(path_type=Path)
 
 @click.command()
 @click.argument("bundle", type=_FILE, required=False)
-@click.option("--on", "on", metavar="URL", help="local:, emulated:pi4, ssh://pi@host, … or a name of edgec.toml")
+@on_one("on")
 @click.option("--budget", "budgets", multiple=True, metavar="EXPR", help="exit code 1 unless it holds: p95<=33ms, …")
 @click.option("--runs", type=int, metavar="N", help="so many timed inferences in all")
 @click.option("--seconds", type=float, metavar="S", help="timed inferences for so long in all (default: about 5)")
 @click.option("--threads", type=int, metavar="N", help="of the CPU; the generated C of this version runs on 1")
+@click.option(
+    "--timeout", type=click.FloatRange(1), metavar="S", help="give up when for S seconds nothing moved (default: 30)"
+)
 @click.option("--compare", type=_FILE, metavar="OLD.json", help="with an earlier --json: exit code 1 if it regressed")
 @click.option("--max-regress", metavar="5%", help="how much slower than that is too slow")
 @click.option("--accept-estimates", is_flag=True, default=None, help="let estimates satisfy budgets")
@@ -64,8 +68,6 @@ def bench(bundle: Path | None, on: str | None, quiet: bool, **options: Any) -> i
 
 def _requests(bundle: Path | None, on: str | None, given: Mapping[str, Any]) -> list[Bench]:
     """Those of edgec.toml that the arguments mean, with the options on top; or else one as the arguments say."""
-    from edgec_devices.listing import resolve
-
     from edgec.benching.config import benches
     from edgec.benching.request import FILES, Bench, share
 
@@ -78,7 +80,7 @@ def _requests(bundle: Path | None, on: str | None, given: Mapping[str, Any]) -> 
         raise InputError("nothing to bench: edgec.toml has no bench for this", hint=hint)
     if not found:
         assert bundle is not None
-        return [Bench(bundle, resolve(on, Path.cwd()) if on else "local:", **options)]
+        return [Bench(bundle, resolved(on) if on else "local:", **options)]
     if len(found) > 1 and (files := options.keys() & FILES):
         what = f"{len(found)} benches of edgec.toml would write the same --{sorted(files)[0]} file"
         raise InputError(what, hint="say which with BUNDLE and --on, or name the files in edgec.toml")

@@ -4,33 +4,27 @@ from __future__ import annotations
 
 import json
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from edgec.cli.reach import ON_MANY, TIMEOUT, all_resolved
+from edgec.report.sending import in_bytes, shown
+
 if TYPE_CHECKING:
     from edgec_devices.flash import Outcome
-    from edgec_devices.transfer import Sending
 
-_TO = click.option(
-    "--to",
-    "urls",
-    required=True,
-    multiple=True,
-    metavar="URL[,URL…]",
-    help="ssh://pi@host, serial:///dev/ttyUSB0?baud=115200, local:",
-)
 _APP = click.option("--app", help="name of the folder on the device (default: the model's name)")
 _JSON = click.option("--json", "as_json", is_flag=True, help="machine-readable, to standard output")
 
 
 @click.command()
 @click.argument("bundle", type=click.Path(path_type=Path))
-@_TO
+@ON_MANY
+@TIMEOUT
 @_APP
 @_JSON
 @click.option("--health", metavar="'p95<=40ms'", help="a latency that must be kept on the device, or the old one stays")
@@ -49,6 +43,7 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="machine-readable, 
 def flash(
     bundle: Path,
     urls: Sequence[str],
+    timeout: float,
     app: str | None,
     as_json: bool,
     health: str | None,
@@ -62,38 +57,36 @@ def flash(
     from edgec_devices.pushing import Wheel
 
     pushed = [Wheel.of(path) for path in wheels] if with_runtime or wheels else None
-    targets = split_urls(urls)
-    progress = _Progress(not quiet and sys.stderr.isatty())
-    try:
-        outcomes = flash_all(
-            bundle, targets, health, app, progress.report, len(targets) == 1 and sys.stdin.isatty(), service, pushed
-        )
-    finally:
-        progress.clear()
+    targets = all_resolved(urls)
+    ask = len(targets) == 1 and sys.stdin.isatty()
+    with shown(quiet) as report:
+        outcomes = flash_all(bundle, targets, health, app, report, ask, service, pushed, timeout)
     finish(outcomes, as_json, quiet)
 
 
 @click.command()
-@_TO
+@ON_MANY
+@TIMEOUT
 @_APP
 @_JSON
-def rollback(urls: Sequence[str], app: str | None, as_json: bool) -> None:
+def rollback(urls: Sequence[str], timeout: float, app: str | None, as_json: bool) -> None:
     """Go back to the version before the last flash."""
     from edgec_devices.flash import rollback as rollback_all
 
-    targets = split_urls(urls)
-    finish(rollback_all(targets, app, ask=len(targets) == 1 and sys.stdin.isatty()), as_json)
+    targets = all_resolved(urls)
+    finish(rollback_all(targets, app, ask=len(targets) == 1 and sys.stdin.isatty(), timeout=timeout), as_json)
 
 
 @click.command()
-@_TO
+@ON_MANY
+@TIMEOUT
 @_JSON
-def status(urls: Sequence[str], as_json: bool) -> None:
+def status(urls: Sequence[str], timeout: float, as_json: bool) -> None:
     """Show what devices are and which versions they have."""
     from edgec_devices.flash import status as status_all
 
-    targets = split_urls(urls)
-    outcomes = status_all(targets, ask=len(targets) == 1 and sys.stdin.isatty())
+    targets = all_resolved(urls)
+    outcomes = status_all(targets, ask=len(targets) == 1 and sys.stdin.isatty(), timeout=timeout)
     if not as_json:
         for outcome in outcomes:
             if outcome.facts:
@@ -118,18 +111,13 @@ def devices(as_json: bool, probe: bool) -> None:
 VERBS: tuple[click.Command, ...] = (flash, rollback, status, devices)
 
 
-def split_urls(urls: Iterable[str]) -> list[str]:
-    """Of `--to a,b --to c`."""
-    return [u.strip() for text in urls for u in text.split(",") if u.strip()]
-
-
 def finish(outcomes: Sequence[Outcome], as_json: bool, quiet: bool = False) -> None:
     """The table of many, the line of one; what went wrong in full; exit code 1, or 2 if all of it is the caller's."""
     if as_json:
         click.echo(json.dumps([_as_json(o) for o in outcomes], indent=1))
     elif outcomes and not quiet and (len(outcomes) > 1 or outcomes[0].ok):
         rows = [
-            (o.url, o.what if o.ok else f"failed: {o.what}", _bytes(o.sent), f"{o.seconds:.1f} s") for o in outcomes
+            (o.url, o.what if o.ok else f"failed: {o.what}", in_bytes(o.sent), f"{o.seconds:.1f} s") for o in outcomes
         ]
         click.echo(_table(("device", "outcome", "sent", "time"), rows))
     errors = [o.error for o in outcomes if o.error]
@@ -155,7 +143,7 @@ def _as_json(outcome: Outcome) -> dict[str, Any]:
 def _facts(url: str, facts: dict[str, Any]) -> list[str]:
     lines = [
         f"{url}: {facts['board'] or facts['target']}, {facts['os']}, Python {facts['python']}, "
-        f"{facts['page'] // 1024} KiB pages, {_bytes(facts['free'])} free"
+        f"{facts['page'] // 1024} KiB pages, {in_bytes(facts['free'])} free"
     ]
     for app in facts["apps"]:
         for slot, state in sorted(app["slots"].items()):
@@ -165,7 +153,7 @@ def _facts(url: str, facts: dict[str, Any]) -> list[str]:
                 continue
             when = time.strftime("%Y-%m-%d %H:%M", time.localtime(state["installed"]))
             lines.append(
-                f"  {app['app']} {slot} {state['sha256'][:12]} {_bytes(state['bytes'])} {when} {mark}".rstrip()
+                f"  {app['app']} {slot} {state['sha256'][:12]} {in_bytes(state['bytes'])} {when} {mark}".rstrip()
             )
     return lines if len(lines) > 1 else [*lines, "  nothing was flashed yet"]
 
@@ -173,38 +161,3 @@ def _facts(url: str, facts: dict[str, Any]) -> list[str]:
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     widths = [max(len(r[i]) for r in (head, *rows)) for i in range(len(head))]
     return "\n".join("  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)).rstrip() for r in (head, *rows))
-
-
-def _bytes(n: int) -> str:
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if n >= size:
-            return f"{n / size:.1f} {unit}"
-    return f"{n} B"
-
-
-class _Progress:
-    """One line on a terminal, overwritten in place, for all devices."""
-
-    def __init__(self, on: bool) -> None:
-        self._write: Callable[[str], None] = (lambda t: click.echo(t, err=True, nl=False)) if on else lambda t: None
-        self._seen: dict[str, Sending] = {}
-        self._last = 0.0
-        self._lock = threading.Lock()
-
-    def report(self, url: str, sending: Sending) -> None:
-        """From any thread."""
-        with self._lock:
-            self._seen[url] = sending
-            if time.monotonic() - self._last > 0.1:
-                self._last = time.monotonic()
-                self._write("\r\033[K" + "   ".join(_line(u, s) for u, s in sorted(self._seen.items())))
-
-    def clear(self) -> None:
-        """Before other output."""
-        self._write("\r\033[K")
-
-
-def _line(url: str, s: Sending) -> str:
-    percent = 100 * s.done // s.total if s.total else 100
-    left = f", {s.left:.0f} s left" if 0 < s.left < 1e6 else ""
-    return f"{url} {percent} %, {_bytes(int(s.rate))}/s{left}"

@@ -112,7 +112,7 @@ def _lines(machine: Machine) -> list[str]:
     return [
         f"{facts['name']}: {facts['model']}, booted in {facts['boot_seconds']} s, process {facts['pid']}",
         f"  serial  {facts['serial_url']}   user {module.USER}, password {module.PASSWORD}",
-        f"  ssh     {facts['ssh_url']}   with  Include {facts['ssh_config']}  at the top of ~/.ssh/config",
+        f"  ssh     {facts['ssh_url']}",
         f"  by hand ssh -F {facts['ssh_config']} {machine.alias}",
         f"  console {facts['console_log']}",
     ]

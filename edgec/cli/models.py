@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import edgec
+from edgec.cli.reach import TIMEOUT, on_one, resolved
 from edgec.errors import InputError
 from edgec.report.terminal import progress
 
@@ -133,20 +134,22 @@ def explain(
     "--input", "inputs", required=True, type=click.Path(path_type=Path), help=".npz by input name, .npy, or a photo"
 )
 @click.option("--output", required=True, type=click.Path(path_type=Path), help=".npz, or .png/.jpg for an image output")
-@click.option("--on", "device", default="local:", show_default=True, help="local, emulated:pi4, …")
-def run(bundle: Path, inputs: Path, output: Path, device: str) -> None:
+@on_one("device", default="local:", show_default=True)
+@TIMEOUT
+def run(bundle: Path, inputs: Path, output: Path, device: str, timeout: float) -> None:
     """Run one inference of a bundle on a device."""
     from edgec.drive.run import run_bundle
 
-    click.echo(run_bundle(bundle, inputs, output, device))
+    click.echo(run_bundle(bundle, inputs, output, resolved(device), timeout))
 
 
 @click.command()
-@click.option("--on", "device", metavar="URL", help="a device: ssh://pi@host, serial:///dev/ttyUSB0, local:")
+@on_one("device", help="ssh://pi@host, serial:///dev/ttyUSB0, … or a name of edgec.toml; without it, this machine")
+@TIMEOUT
 @click.option("--json", "as_json", is_flag=True, help="machine-readable, to standard output")
-def doctor(device: str | None, as_json: bool) -> None:
+def doctor(device: str | None, timeout: float, as_json: bool) -> None:
     """Look at this machine or a device: system, interpreters, Edge TPU, power; one command to type for each finding."""
-    report = edgec.doctor(device, ask=sys.stdin.isatty())
+    report = edgec.doctor(device, ask=sys.stdin.isatty(), timeout=timeout)
     click.echo(json.dumps(report.to_json(), indent=1) if as_json else report.table())
     if not report.ok:
         sys.exit(1)

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import click
 
-from edgec.cli.devices import finish, split_urls
+from edgec.cli.devices import finish
+from edgec.cli.reach import ON_MANY, TIMEOUT, all_resolved
 
 _BUNDLE = click.Path(path_type=Path)
 
@@ -56,14 +57,15 @@ def sign(bundle: Path | None, key: Path | None, new_key: Path | None, output: Pa
 
 @click.command()
 @click.argument("key", type=click.Path(path_type=Path), metavar="KEY.pub")
-@click.option("--to", "urls", required=True, multiple=True, metavar="URL[,URL…]", help="ssh://pi@host and the like")
+@ON_MANY
+@TIMEOUT
 @click.option("--json", "as_json", is_flag=True, help="machine-readable, to standard output")
-def trust(key: Path, urls: Sequence[str], as_json: bool) -> None:
+def trust(key: Path, urls: Sequence[str], timeout: float, as_json: bool) -> None:
     """Have devices take only bundles that are signed with this key, or one that they trust already."""
     from edgec_devices import signing
 
-    targets = split_urls(urls)
-    finish(signing.trust(key, targets, ask=len(targets) == 1 and sys.stdin.isatty()), as_json)
+    targets = all_resolved(urls)
+    finish(signing.trust(key, targets, ask=len(targets) == 1 and sys.stdin.isatty(), timeout=timeout), as_json)
 
 
 VERBS: tuple[click.Command, ...] = (package, sign, trust)

@@ -34,7 +34,7 @@ def run_bench(request: Bench, say: Progress = lambda text: None) -> BenchReport:
     with Bundle.open(request.bundle) as bundle:
         wanted = parse_budgets(request.budgets, bundle)
         plan = Plan.of(request.runs, request.seconds)
-        device = device_for(request.on)
+        device = device_for(request.on, request.timeout)
         measurement = device.measure(bundle, plan, say)
         report = build_report(bundle, measurement, _settings(request, plan))
         graph = read_graph(bundle)

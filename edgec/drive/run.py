@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 from edgec_devices import device_for
+from edgec_devices.device import TIMEOUT_S
 from edgec_runtime import Bundle, Manifest, TensorInfo
 from PIL import Image
 
@@ -19,11 +20,11 @@ from edgec.quantize.preprocess import PHOTO_SUFFIXES, ImageLayout, Preprocess, p
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp")
 
 
-def run_bundle(path: Path, inputs: Path, output: Path, device: str) -> str:
+def run_bundle(path: Path, inputs: Path, output: Path, device: str, timeout: float = TIMEOUT_S) -> str:
     """Run on `device` ("local:", "emulated:pi4", …); returns a line that says what was written.
 
     inputs: an .npz by input name, an .npy or a photo for a single input. output: an .npz by output name, or an image
-    file for a single output of 1 or 3 channels in 0…1.
+    file for a single output of 1 or 3 channels in 0…1. timeout: seconds for which nothing may move on the way to it.
     """
     if not output.parent.is_dir():
         raise InputError(f"the folder {output.parent} does not exist", at=str(output), hint=f"mkdir -p {output.parent}")
@@ -31,7 +32,7 @@ def run_bundle(path: Path, inputs: Path, output: Path, device: str) -> str:
         raise InputError(f"cannot write {output.suffix or output.name} files", at=str(output), hint="give .npz or .png")
     with Bundle.open(path) as bundle:
         manifest = bundle.manifest
-        results = device_for(device).run(bundle, load_inputs(inputs, manifest))
+        results = device_for(device, timeout).run(bundle, load_inputs(inputs, manifest))
     _save(output, results, manifest)
     shapes = ", ".join(f"{n} {a.dtype}{list(a.shape)}" for n, a in results.items())
     return f"{output}: {shapes} (from {device})"

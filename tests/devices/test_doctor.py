@@ -6,10 +6,10 @@ import copy
 import json
 import os
 import shutil
-import stat
 import struct
 import subprocess
 import sys
+import venv
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -353,10 +353,9 @@ def test_over_a_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_device_without_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Python and nothing else."""
-    fake = tmp_path / "python"
-    fake.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')
-    fake.chmod(fake.stat().st_mode | stat.S_IXUSR)
-    monkeypatch.setattr(sys, "executable", str(fake))
+    venv.create(tmp_path / "bare")
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "bare" / "bin" / "python"))
+    monkeypatch.delenv("PYTHONPATH", raising=False)
     found = {f.name: f for f in examine("local:").findings}
     assert found["numpy"].status == found["TFLite interpreter"].status == "warn"
 

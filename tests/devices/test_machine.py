@@ -17,6 +17,7 @@ from edgec_devices.flash import flash, rollback, status
 from edgec_devices.machine import PASSWORD, USER, Machine, boot
 from edgec_devices.signing import new_key, sign, trust
 from edgec_runtime import Bundle, ToolError, write_bundle
+from edgec_runtime.cache import cache_dir
 
 import edgec
 from tests.conftest import ROOT
@@ -108,6 +109,23 @@ def test_the_console_asks_for_user_and_password(machine: Machine) -> None:
         ("login: ", ""),
     )
     assert f"Password: {PASSWORD}" not in said, "the password is echoed"
+
+
+def test_its_python_has_byte_code(machine: Machine) -> None:
+    """As on any Pi; without it a status takes seconds of compiling the standard library."""
+    code = "import json, os; print(os.path.getsize(json.__cached__) > 1000)"
+    assert machine.run(f"python3 -S -c '{code}'").strip() == "True"
+
+
+def test_a_machine_that_is_on_is_reached_by_its_name_alone(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `edgec devices boot` leaves it: in edgec's cache, and ~/.ssh/config knows nothing of it."""
+    monkeypatch.delenv("EDGEC_SSH_CONFIG", raising=False)
+    (cache_dir("machines") / "lab").symlink_to(machine.folder)
+    for url in (machine.ssh_url, "emulated:pi4"):
+        facts = status([url])[0].facts
+        assert facts is not None
+        assert facts["emulated"] is True
+        assert facts["board"].startswith("Raspberry Pi 4")
 
 
 @pytest.mark.parametrize("link", LINKS)

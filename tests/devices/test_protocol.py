@@ -208,9 +208,9 @@ def test_a_dead_device_is_told_from_a_slow_one(tmp_path: Path) -> None:
         start = w.now
         with pytest.raises(LinkLost, match="has not answered for") as e:
             c.request("info")
-        assert 10 < w.now - start < 20
+        assert 30 < w.now - start < 40
         assert "goes on where it stopped" in str(e.value.hint)
-    with pytest.raises(DeviceError, match="did not answer in 20 s"):
+    with pytest.raises(DeviceError, match="nothing moved for 30 s"):
         connect(w)
 
 

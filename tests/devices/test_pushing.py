@@ -61,7 +61,7 @@ def test_flash_with_runtime_and_run(tmp_path: Path, root: Path, program: Path) -
     write_bundle(path, *tiny_model.parts(library, {machine_target(): program}))
     extra = tmp_path / "extra-1.0-py3-none-any.whl"
     extra.write_bytes(wheel({"extra/__init__.py": b"x = 1\n", "extra/.hidden": b""}).data)
-    done = cli("flash", path, "--to", "local:", "--with-runtime", "--wheel", extra)
+    done = cli("flash", path, "--on", "local:", "--with-runtime", "--wheel", extra)
     assert done.exit_code == 0, done.output
     assert "flashed, slot a, runtime 0.1.0" in done.output
     site = root / "tiny" / "site"

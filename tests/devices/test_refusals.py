@@ -56,7 +56,7 @@ class Machine:
         self.root, self.tmp = root, tmp
         self.old = bundle(tmp / "old.edgec", program)
         self.new = bundle(tmp / "new.edgec", program, os.urandom(200_000))
-        assert edgec("flash", self.old, "--to", "local:")[0] == 0
+        assert edgec("flash", self.old, "--on", "local:")[0] == 0
         self.before = snapshot(root)
 
     def refuses(self, code: int, *words: str, args: tuple[str | Path, ...]) -> None:
@@ -75,7 +75,7 @@ class Machine:
 
     def recovers(self) -> None:
         """The next flash succeeds."""
-        assert edgec("flash", self.new, "--to", "local:", "--health", "p50<=1s")[0] == 0
+        assert edgec("flash", self.new, "--on", "local:", "--health", "p50<=1s")[0] == 0
         assert (self.root / "tiny" / "current" / "model.edgec").read_bytes() == self.new.read_bytes()
 
 
@@ -121,7 +121,7 @@ def test_the_host_refuses_a_hostile_bundle(
 ) -> None:
     with zipfile.ZipFile(device.new, "a") as z:
         change(z)
-    device.refuses(2, words, args=("flash", device.new, "--to", "local:"))
+    device.refuses(2, words, args=("flash", device.new, "--on", "local:"))
 
 
 @pytest.mark.parametrize(("change", "words"), HOSTILE)
@@ -151,23 +151,23 @@ def test_wrong_hashes(device: Machine) -> None:
 
 def test_a_file_that_is_cut_off(device: Machine) -> None:
     device.new.write_bytes(device.new.read_bytes()[:-5000])
-    device.refuses(2, "cut off or damaged", args=("flash", device.new, "--to", "local:"))
+    device.refuses(2, "cut off or damaged", args=("flash", device.new, "--on", "local:"))
 
 
 def test_a_flipped_bit(device: Machine) -> None:
     data = bytearray(device.new.read_bytes())
     data[-60_000] ^= 1
     device.new.write_bytes(data)
-    device.refuses(2, "new.edgec", args=("flash", device.new, "--to", "local:"))
+    device.refuses(2, "new.edgec", args=("flash", device.new, "--on", "local:"))
 
 
 def test_code_for_another_machine(device: Machine, tmp_path: Path) -> None:
     arm = tmp_path / "arm"
     arm.write_bytes(faults.fake_program(900, random.Random(1), OTHER_TARGET))
     other = bundle(tmp_path / "other.edgec", arm, target=OTHER_TARGET)
-    device.refuses(2, "has no code for", OTHER_TARGET, args=("flash", other, "--to", "local:"))
+    device.refuses(2, "has no code for", OTHER_TARGET, args=("flash", other, "--on", "local:"))
     mislabelled = bundle(tmp_path / "mislabelled.edgec", arm)
-    device.refuses(2, "is not code for", args=("flash", mislabelled, "--to", "local:"))
+    device.refuses(2, "is not code for", args=("flash", mislabelled, "--on", "local:"))
     device.recovers()
 
 
@@ -202,12 +202,12 @@ class SickDisk:
         text = PATCH.format(room=room, full=room is not None, read_only=read_only, root=str(self.tmp / "root"))
         (self.tmp / "sick_disk.py").write_text(text)
         fake = self.tmp / "python"
-        fake.write_text(f'#!/bin/sh\nshift 2\nexec {sys.executable} -u -c "import sick_disk;$1"\n')
+        fake.write_text(f'#!/bin/sh\nshift 3\nexec {sys.executable} -S -u -c "import sick_disk;$1"\n')
         fake.chmod(0o755)
         with self.patch.context() as patch:
             patch.setenv("PYTHONPATH", str(self.tmp))
             patch.setattr(sys, "executable", str(fake))
-            done = cli("flash", path, "--to", "local:")
+            done = cli("flash", path, "--on", "local:")
         return done.exit_code, done.output
 
 
@@ -254,11 +254,11 @@ def test_a_real_disk_that_is_full_and_then_read_only(
     device = Machine(small_disk, tmp_path, program)
     (small_disk / "ballast").write_bytes(bytes(1_500_000))
     device.before = snapshot(small_disk)
-    device.refuses(1, "MB free", "MB are needed", args=("flash", device.new, "--to", "local:"))
+    device.refuses(1, "MB free", "MB are needed", args=("flash", device.new, "--on", "local:"))
     (small_disk / "ballast").unlink()
     device.before = snapshot(small_disk)
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
-    device.refuses(1, "Read-only file system", "remount", args=("flash", device.new, "--to", "local:"))
+    device.refuses(1, "Read-only file system", "remount", args=("flash", device.new, "--on", "local:"))
     subprocess.run(["mount", "-o", "remount,rw", str(small_disk)], check=True)
     device.recovers()
 
@@ -273,16 +273,16 @@ def test_a_real_disk_that_is_full_and_then_read_only(
         ("serial:///dev/null", 2, "cannot open /dev/null"),
         ("ssh://edgec-test@127.0.0.1:1", 1, "refuses the connection"),
         ("ssh://", 2, "names no host"),
-        ("emulated:pi4", 2, "nothing can be flashed to"),
+        ("emulated:pi4", 2, "nothing can be put on"),
     ],
 )
 def test_lines_that_lead_nowhere(device: Machine, url: str, code: int, words: str) -> None:
-    device.refuses(code, words, args=("flash", device.new, "--to", url))
+    device.refuses(code, words, args=("flash", device.new, "--on", url))
 
 
 def test_names_of_applications_that_leave_the_folder(device: Machine) -> None:
     for name in ("../evil", "/tmp/evil", "a/b", ".evil"):
-        device.refuses(2, "cannot be the name of a folder", args=("flash", device.new, "--to", "local:", "--app", name))
+        device.refuses(2, "cannot be the name of a folder", args=("flash", device.new, "--on", "local:", "--app", name))
 
 
 def test_a_program_that_was_changed_on_the_device_is_not_run(device: Machine) -> None:

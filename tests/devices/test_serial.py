@@ -104,9 +104,8 @@ def test_no_python(console: Console, tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_silence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("edgec_devices.links.serial.QUIET_S", 0.2)
-    monkeypatch.setattr("edgec_devices.protocol.GREET_S", 1.0)
     master, slave = pty.openpty()
-    error = status([f"serial://{os.ttyname(slave)}"])[0].error
+    error = status([f"serial://{os.ttyname(slave)}"], timeout=1)[0].error
     assert isinstance(error, DeviceError)
     assert "did not answer" in error.what
     assert "115200 baud" in str(error.hint)

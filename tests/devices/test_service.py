@@ -141,7 +141,7 @@ def test_a_service_that_does_not_start(
     stand_in(tmp_path, monkeypatch, fails="restart")
     first, second = (bundle(tmp_path / f"{n}.edgec", program, n.encode()) for n in "12")
     verb = cli_devices.flash
-    done = CliRunner().invoke(verb, [str(first), "--to", "local:", "--service"])
+    done = CliRunner().invoke(verb, [str(first), "--on", "local:", "--service"])
     assert done.exit_code == 1
     assert "hint: look at it on the device: journalctl" in done.output
     assert os.readlink(root / "tiny" / "current") == "a", "the bundle itself is good"

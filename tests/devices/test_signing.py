@@ -339,9 +339,9 @@ def test_verbs(tmp_path: Path, root: Path, program: Path) -> None:
     assert cli("sign", "--new-key", tmp_path / "k").exit_code == 0
     done = cli("sign", plain, "--key", tmp_path / "k")
     assert "is signed with SHA256:" in done.output
-    done = cli("trust", tmp_path / "k.pub", "--to", "local:")
+    done = cli("trust", tmp_path / "k.pub", "--on", "local:")
     assert "trusts SHA256:" in done.output
     assert flash(plain, ["local:"])[0].ok
     assert isinstance(cli("sign", plain).exception, InputError)
     assert isinstance(cli("sign").exception, InputError)
-    assert isinstance(cli("trust", tmp_path / "k", "--to", "local:").exception, InputError)
+    assert isinstance(cli("trust", tmp_path / "k", "--on", "local:").exception, InputError)

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
+import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from edgec_devices import device_for
 from edgec_devices.flash import flash, rollback, status
+from edgec_devices.links.ssh import SshStream
+from edgec_devices.listing import listing, resolve
+from edgec_devices.machine import Settings
 from edgec_devices.stream import stream_for
 from edgec_runtime import DeviceError, EdgecError, InputError
 
@@ -17,7 +22,7 @@ from tests.devices.test_flash import bundle, cli
 pytestmark = pytest.mark.cc
 
 FAKE = """#!{python}
-import os, subprocess, sys
+import os, subprocess, sys, time
 args = sys.argv[1:]
 with open(os.path.join({base!r}, "calls"), "a") as f:
     f.write(repr(args) + chr(10))
@@ -30,9 +35,20 @@ said = {{
     "nowhere": "ssh: Could not resolve hostname nowhere: Name or service not known",
     "asleep": "ssh: connect to host asleep port 22: Connection timed out",
 }}.get(host)
+if host.startswith("emulated-pi"):
+    said = "ssh: Could not resolve hostname " + host + ": Name or service not known"
 if said:
     sys.stderr.write(said + "\\r\\n")
     sys.exit(255)
+if host == "slow":  # logs in for longer than nothing may move, and says what it does
+    for stage in ("Connection established.", "kex", "auth", "Next authentication method: publickey"):
+        time.sleep(0.6)
+        sys.stderr.write("debug1: " + stage + "\\r\\n")
+        sys.stderr.flush()
+if host == "stuck":
+    sys.stderr.write("OpenSSH_9\\r\\ndebug1: Connection established.\\r\\n")
+    sys.stderr.flush()
+    time.sleep(60)
 home = os.path.join({base!r}, host)
 os.makedirs(home, exist_ok=True)
 path = "/nonexistent" if host == "bare" else os.path.dirname({python!r}) + ":/usr/bin:/bin"
@@ -89,7 +105,7 @@ def test_what_goes_wrong(host: str, kind: type[EdgecError], what: str, hint: str
     assert isinstance(error, kind)
     assert what in error.what
     assert hint in str(error.hint)
-    assert cli("status", "--to", f"ssh://{host}").exit_code == kind.exit_code
+    assert cli("status", "--on", f"ssh://{host}").exit_code == kind.exit_code
 
 
 def test_hints_can_be_typed() -> None:
@@ -118,7 +134,7 @@ def test_urls_that_are_none(url: str) -> None:
 def test_many_side_by_side(base: Path, tmp_path: Path, program: Path) -> None:
     urls = [f"ssh://pi{i}" for i in range(4)]
     one = bundle(tmp_path / "1.edgec", program)
-    done = cli("flash", one, "--to", ",".join(urls[:2]), "--to", ",".join([*urls[2:], "ssh://refused"]))
+    done = cli("flash", one, "--on", ",".join(urls[:2]), "--on", ",".join([*urls[2:], "ssh://refused"]))
     assert done.exit_code == 1
     rows = done.output.splitlines()
     assert [r.split()[0] for r in rows[:6]] == ["device", *urls, "ssh://refused"]
@@ -126,3 +142,84 @@ def test_many_side_by_side(base: Path, tmp_path: Path, program: Path) -> None:
     assert "failed: refused refuses the connection" in rows[5]
     assert "hint: start its server" in done.output
     assert all((base / f"pi{i}" / ".edgec" / "tiny" / "current").is_symlink() for i in range(4))
+
+
+def test_a_slow_login_is_waited_for_as_long_as_it_moves(base: Path) -> None:
+    began = time.monotonic()
+    assert status(["ssh://slow"], timeout=1.5)[0].ok
+    assert time.monotonic() - began > 2.4, "it was not slow"
+    assert "'ConnectTimeout=2'" in calls(base)
+
+
+def test_a_login_that_stands_still_is_given_up(base: Path) -> None:
+    began = time.monotonic()
+    done = cli("status", "--on", "ssh://pi@stuck", "--timeout", "1")
+    assert time.monotonic() - began < 8
+    assert done.exit_code == 1
+    assert "nothing moved for 1 s (ssh was logging in)" in done.output
+    assert "hint: see whether this works: ssh pi@stuck true; if it is only slow, add --timeout 4" in done.output
+
+
+def test_what_ssh_says_about_its_way_is_in_no_message() -> None:
+    stream = stream_for("ssh://slow")
+    assert isinstance(stream, SshStream)
+    assert stream.chatter(b"debug1: Reading configuration data\r")
+    assert stream.chatter(b'Authenticated to slow ([10.0.0.1]:22) using "publickey".\r')
+    assert not stream.chatter(b"pi@denied: Permission denied (publickey,password).\r")
+    assert stream.stage == "ssh had logged in; python3 did not start"
+
+
+@dataclass(frozen=True)
+class _On:
+    """What of a machine that is on is asked for."""
+
+    alias: str
+    ssh_config: Path
+    folder: Path
+    settings: Settings
+
+    @property
+    def ssh_url(self) -> str:
+        return f"ssh://{self.alias}"
+
+    @property
+    def serial_url(self) -> str:
+        return f"serial://{self.folder}/serial"
+
+    def facts(self) -> dict[str, str]:
+        return {"model": "Raspberry Pi 4"}
+
+
+@pytest.fixture
+def pi4(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> _On:
+    """A machine that is on, as far as anybody can see."""
+    on = _On("emulated-lab", tmp_path / "lab" / "ssh_config", tmp_path / "lab", Settings("pi4"))
+    monkeypatch.setattr("edgec_devices.machine.machines", lambda: (on,))
+    return on
+
+
+@pytest.mark.parametrize("url", ["ssh://emulated-lab", "emulated:pi4"])
+def test_a_machine_that_is_on_needs_no_configuration(url: str, pi4: _On, base: Path) -> None:
+    assert status([url])[0].ok
+    assert f"'-F', '{pi4.ssh_config}', '-v'" in calls(base)
+    assert calls(base).count("'emulated-lab'") == 1
+
+
+def test_without_a_machine_its_command_is_named(pi4: _On, monkeypatch: pytest.MonkeyPatch) -> None:
+    for url, command in (
+        ("emulated:pi5", "edgec devices boot emulated:pi5 --whole"),
+        ("ssh://emulated-pi3", "edgec devices boot emulated:pi3 --whole; from here there are ssh://emulated-lab"),
+        ("ssh://emulated-pi4x", "edgec devices boot emulated:pi4 --whole --name pi4x"),
+    ):
+        done = cli("status", "--on", url)
+        said = str(done.exception) if done.exception and not isinstance(done.exception, SystemExit) else done.output
+        assert command in said, said
+
+
+def test_boards_that_are_on_are_listed(pi4: _On) -> None:
+    found = {f.url: f.what for f in listing(Path.cwd())}
+    assert found["ssh://emulated-lab"] == "Raspberry Pi 4, a whole emulated machine, on"
+    assert pi4.serial_url in found
+    with pytest.raises(InputError, match="is no device") as e:
+        resolve("cellar", Path.cwd())
+    assert "ssh://emulated-lab" in str(e.value.hint)

@@ -23,12 +23,15 @@ from edgec_runtime import Bundle, DeviceError, InputError, ToolError
 from edgec_runtime.cache import extract
 from edgec_runtime.inputs import Array, check_inputs
 
+from edgec_devices import there
 from edgec_devices.boards import ArchTarget, Board
 from edgec_devices.device import Device, Progress
 from edgec_devices.estimating import backend, estimated
+from edgec_devices.links.ssh import SshStream
 from edgec_devices.measurement import Identity, Measurement, Plan
 from edgec_devices.pipeline import Counts, plugin_option
 from edgec_devices.plugin import block_count_plugin
+from edgec_devices.stream import Stream
 
 USAGE = "emulated:<board>"
 TIMEOUT_S = 600.0
@@ -40,6 +43,23 @@ def open_device(rest: str) -> Device:
     if not board:
         raise InputError("emulated: of which board?", hint="for example emulated:pi4")
     return Emulated(Board.load(board), target or None)
+
+
+def open_stream(rest: str, ask: bool = False) -> Stream:
+    """To the whole machine of that board, if one is on: a program alone is nothing that a bundle can be put on.
+
+    Raises InputError with the command that boots one.
+    """
+    board = Board.load(rest.partition("/")[0]).name
+    on = [m for m in there.machines() if m.settings.board == board]
+    on = [m for m in on if m.folder.name == board] or on
+    if not on:
+        what = f"nothing can be put on emulated:{board}: programs alone are emulated, until its whole machine is on"
+        raise InputError(what, at=f"emulated:{rest}", hint=there.boot_command(board, board))
+    if len(on) > 1:
+        urls = " or ".join(m.ssh_url for m in on)
+        raise InputError(f"{len(on)} machines of {board} are on", at=f"emulated:{rest}", hint=f"say which: {urls}")
+    return SshStream(f"emulated:{rest}", on[0].alias, None, None, ask)
 
 
 class Emulated(Device):

@@ -93,4 +93,4 @@ class Local(Device):
 
 def open_stream(rest: str, ask: bool = False) -> Stream:
     """The device end as a process of this machine; its folder is ~/.edgec or EDGEC_ROOT.  rest, ask: not used."""
-    return PipeStream("local:", [sys.executable, "-u", "-c", bootstrap()[0]])
+    return PipeStream("local:", [sys.executable, "-S", "-u", "-c", bootstrap()[0]])

@@ -34,7 +34,6 @@ PYTHON = "python3"
 LINE = 192  # bytes of the device end in a line
 LINES_AHEAD = 8
 QUIET_S = 2.0
-ANSWER_S = 8.0
 
 _LOGIN = re.compile(r"(?<!Last )login: *")
 _PASSWORD = re.compile(r"[Pp]assword: *")
@@ -221,11 +220,11 @@ class SerialStream(Stream):
         password = self._secret("EDGEC_SERIAL_PASSWORD", "password", getpass.getpass)
         self._settle()
         self.write(user.encode() + b"\r")
-        said = self._wait(lambda t: bool(_PASSWORD.search(t)), ANSWER_S) or ""
+        said = self._wait(lambda t: bool(_PASSWORD.search(t)), self.timeout) or ""
         if _PASSWORD.search(said):
             self._settle()
             self.write(password.encode() + b"\r")
-            said = self._wait(lambda t: bool(_AFTER_LOGIN.search(t)), ANSWER_S) or ""
+            said = self._wait(lambda t: bool(_AFTER_LOGIN.search(t)), self.timeout) or ""
             if _INCORRECT.search(said) or _LOGIN.search(said):
                 hint = "set EDGEC_SERIAL_USER and EDGEC_SERIAL_PASSWORD"
                 raise InputError(f'the console refuses user "{user}" or the password', at=self.url, hint=hint)
@@ -242,7 +241,7 @@ class SerialStream(Stream):
 
     def _settle(self) -> None:
         """Until it waits for us: login and shells throw away what was typed before they ask."""
-        end = time.monotonic() + ANSWER_S
+        end = time.monotonic() + self.timeout
         while self.read(0.3) and time.monotonic() < end:
             pass
 
@@ -255,7 +254,7 @@ class SerialStream(Stream):
         for _ in range(3):
             self._interrupt()
             self.write(b" echo 'edgec''-shell'\r")
-            said = self._wait(lambda text: "edgec-shell" in text, ANSWER_S / 2)
+            said = self._wait(lambda text: "edgec-shell" in text, self.timeout / 2)
             if said and "edgec-shell" in said:
                 return True
         return False
@@ -267,8 +266,8 @@ class SerialStream(Stream):
         loader = zlib.compress(LOADER.replace("COUNT", str(len(pieces))).replace("SHA256", sha).encode(), 9)
         code = f"import base64,zlib;exec(zlib.decompress(base64.b64decode('{base64.b64encode(loader).decode()}')))"
         for _ in range(3):
-            self.write(f' {PYTHON} -u -c "{code}"\r'.encode())
-            said = self._wait(lambda t: "edgec-ready#" in t or bool(_NOT_FOUND.search(t)), ANSWER_S) or ""
+            self.write(f' {PYTHON} -S -u -c "{code}"\r'.encode())
+            said = self._wait(lambda t: "edgec-ready#" in t or bool(_NOT_FOUND.search(t)), self.timeout) or ""
             if "edgec-ready#" in said:
                 self._send_lines(pieces)
                 return
@@ -292,7 +291,7 @@ class SerialStream(Stream):
             for match in _TAKEN.finditer(_plain(text)):
                 if due.pop(int(match[1]), None) is not None:
                     heard = now
-            if now - heard > ANSWER_S:
+            if now - heard > self.timeout:
                 raise LinkLost("the device end could not be sent", at=self.url, hint=self.silence_hint)
 
 

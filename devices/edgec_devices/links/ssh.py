@@ -1,22 +1,23 @@
 """ssh://[user@]host[:port] - the system's OpenSSH, so ~/.ssh/config, agents and jump hosts work as they do by hand.
 
-EDGEC_SSH_CONFIG names another configuration file, as ssh's -F does.
+EDGEC_SSH_CONFIG names another configuration file, as ssh's -F does.  An emulated machine that is on needs neither.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import sys
 from urllib.parse import urlsplit
 
 from edgec_runtime import DeviceError, InputError
 
+from edgec_devices import there
 from edgec_devices.device import Device
 from edgec_devices.remote import Remote
 from edgec_devices.stream import PipeStream, Stream, bootstrap
 
 USAGE = "ssh://pi@host"
-CONNECT_S = 10
 
 # What OpenSSH says, ours, whether the person must change something, and what to do.  {login}: as ssh takes it;
 # {known}: as known_hosts has it.
@@ -27,12 +28,19 @@ SAYS = (
      "connect once by hand and compare the key: ssh {login}"),
     ("Permission denied", "{host} refuses the login", True, "give it your key: ssh-copy-id {login}"),
     ("Too many authentication failures", "{host} refuses the login", True, "name one key in ~/.ssh/config"),
-    ("Could not resolve hostname", "there is no host {host}", True, "check the name; perhaps {host}.local"),
     ("Bad configuration option", "~/.ssh/config has an error", True, "ssh -G {login}"),
     ("Connection refused", "{host} refuses the connection", False, "start its server: sudo systemctl enable --now ssh"),
     ("No route to host", "{host} cannot be reached", False, "check its power and network: ping {host}"),
     ("timed out", "{host} does not answer", False, "check its power and network: ping {host}"),
 )  # fmt: skip
+UNKNOWN_HOST = "Could not resolve hostname"
+CHATTER = re.compile(rb"debug\d: |OpenSSH_|Authenticated to |Transferred: |Bytes per second: ")
+STAGES = (  # what ssh -v says, and what it does then
+    (b"OpenSSH_", "ssh was connecting"),
+    (b"Connection established", "ssh was logging in"),
+    (b"Authenticated to ", "ssh had logged in; python3 did not start"),
+)
+ALIVE_COUNT = 4
 
 
 def open_device(rest: str) -> Device:
@@ -64,16 +72,13 @@ def open_stream(rest: str, ask: bool = False) -> Stream:
 
 
 class SshStream(PipeStream):
-    """The device end's standard input and output through ssh."""
+    """The device end's standard input and output through ssh, which is asked to say what it does."""
 
     def __init__(self, url: str, host: str, user: str | None, port: int | None, ask: bool) -> None:
-        options = [f"ConnectTimeout={CONNECT_S}", "ServerAliveInterval=5", "ServerAliveCountMax=3"]
-        if not (ask and sys.stdin.isatty()):
-            options.append("BatchMode=yes")
-        config = os.environ.get("EDGEC_SSH_CONFIG")
-        command = ["ssh", *(["-F", config] if config else []), "-T", *(word for o in options for word in ("-o", o))]
-        command += [*(["-p", str(port)] if port else []), *(["-l", user] if user else []), host]
-        super().__init__(url, [*command, f'exec python3 -u -c "{bootstrap()[0]}"'])
+        super().__init__(url, [])
+        self._host, self._user, self._port = host, user, port
+        self._batch = not (ask and sys.stdin.isatty())
+        self._stage = STAGES[0][1]
         at = f"{user}@{host}" if user else host
         self._words = {
             "host": host,
@@ -81,15 +86,54 @@ class SshStream(PipeStream):
             "known": f"'[{host}]:{port}'" if port else host,
         }
 
+    def command(self) -> list[str]:
+        """ssh gives up by itself, too: when no connection comes about, and when the other end says nothing any more."""
+        every = max(1, int(self.timeout / (ALIVE_COUNT + 2)))  # so that ssh, which can say why, is sooner than we
+        options = [f"ConnectTimeout={max(1, round(self.timeout))}", f"ServerAliveInterval={every}"]
+        options += [f"ServerAliveCountMax={ALIVE_COUNT}", *(["BatchMode=yes"] if self._batch else [])]
+        port, user = ["-p", str(self._port)] if self._port else [], ["-l", self._user] if self._user else []
+        given = [word for o in options for word in ("-o", o)]
+        start = f'exec python3 -S -u -c "{bootstrap()[0]}"'
+        return ["ssh", *config_options(self._host), "-v", "-T", *given, *port, *user, self._host, start]
+
+    @property
+    def silence_hint(self) -> str:  # type: ignore[override]
+        """What shows whether it is the network or the device."""
+        by_hand = " ".join(["ssh", *config_options(self._host), self._words["login"], "true"])
+        return f"see whether this works: {by_hand}; if it is only slow, add --timeout {4 * self.timeout:g}"
+
+    @property
+    def stage(self) -> str:
+        """By what ssh -v said last."""
+        return self._stage
+
+    def chatter(self, line: bytes) -> bool:
+        """What ssh says only because of -v."""
+        for words, stage in STAGES:
+            if words in line:
+                self._stage = stage
+        return bool(CHATTER.match(line))
+
     def explain(self, status: int | None, said: str) -> DeviceError | InputError:
         """Why ssh ended."""
         if status is None and said.startswith("ssh: "):
             return InputError(
                 "there is no ssh on this machine", at=self.url, hint="sudo apt-get install openssh-client"
             )
+        if status == 255 and UNKNOWN_HOST in said:
+            return InputError(f"there is no host {self._host}", at=self.url, hint=there.instead_of_host(self._host))
         if status == 255:
             for words, what, input_error, hint in SAYS:
                 if words in said:
                     kind = InputError if input_error else DeviceError
                     return kind(what.format(**self._words), at=self.url, hint=hint.format(**self._words))
         return super().explain(status, said)
+
+
+def config_options(host: str) -> list[str]:
+    """ssh's -F, if need be: EDGEC_SSH_CONFIG, or what edgec wrote for the emulated machine that is on by this name."""
+    named = os.environ.get("EDGEC_SSH_CONFIG")
+    if named:
+        return ["-F", named]
+    machine = there.machine_named(host)
+    return ["-F", str(machine.ssh_config)] if machine else []

@@ -63,7 +63,10 @@ def _make(folder: Path, made: Image, progress: Callable[[str], None]) -> None:
 def _recipe() -> str:
     """Changes with whatever the image is made by."""
     here = Path(__file__).parent
-    sources = [here / f"{name}.py" for name in ("accounts", "debian", "disk", "image", "initramfs", "rootfs", "tree")]
+    sources = [
+        here / f"{name}.py"
+        for name in ("accounts", "bytecode", "debian", "disk", "image", "initramfs", "rootfs", "tree")
+    ]
     digest = hashlib.sha256()
     for path in sorted([*sources, *(p for p in (here / "guest").rglob("*") if p.is_file())]):
         digest.update(str(path.relative_to(here)).encode() + b"\0" + path.read_bytes())

@@ -37,7 +37,7 @@ def assumptions(r: Report) -> str:
     if stock is None and not r.assumed_quantization:
         return ""
     if r.assumed_quantization:
-        scales = "made-up int8 scales (compile needs --calibrate)"
+        scales = "made-up int8 scales"
     else:
         scales = "calibrated scales" if stock and stock.basis != "file" else "nothing"
     ours = "edgec" if r.link is None else "CPU only, edgec"
@@ -104,7 +104,7 @@ def notes(r: Report) -> Iterator[str]:
     if r.obstacle:
         yield f"edgec cannot compile this model yet: {r.obstacle}"
     if r.assumed_quantization:
-        yield "no calibration data was given; int8 scales are assumed, which hardly changes what maps where"
+        yield "no calibration data was given: int8 scales are made up, which hardly changes what maps; compile needs them"
     if r.bound_ms is not None:
         yield _optimality(r.comparison.edgec.est_ms, r.bound_ms)
     stock = r.comparison.stock

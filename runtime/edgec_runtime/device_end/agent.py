@@ -13,9 +13,9 @@ import platform
 import re
 import select
 import signal
+import site
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
@@ -126,6 +126,8 @@ class Service:
 
     def do_facts(self, head: Dict[str, Any], blob: bytes) -> Answer:
         """What this device has, for `edgec doctor`."""
+        if sys.flags.no_site:
+            site.main()  # we were started without it, and look for packages where every other Python does
         return {"facts": collect(self.root, execute=self.execute)}, b""
 
     def do_begin(self, head: Dict[str, Any], blob: bytes) -> Answer:
@@ -230,6 +232,8 @@ class Service:
             site = Site(app, self.execute)
             site.check()
             start, env = [sys.executable, "-m", "edgec_runtime", app.at(slot, MODEL)], site.environment(site.active())
+        import tempfile  # here, as what only some requests need: a slow board takes long to import it
+
         with tempfile.TemporaryDirectory(prefix="edgec-") as folder:
             command = [*start, *_timing(head.get("options", ())), "--json", "--output", folder]
             names: List[str] = []

@@ -10,8 +10,6 @@ from __future__ import annotations
 import contextlib
 import glob
 import grp
-import importlib.metadata
-import importlib.util
 import os
 import platform
 import pwd
@@ -280,6 +278,8 @@ def distribution(module: str) -> str:
 
 
 def _version(name: str) -> Optional[str]:
+    import importlib.metadata  # here, because it takes a slow board longer than all other imports together
+
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
@@ -294,6 +294,8 @@ def _managed() -> bool:
 
 def _spec(module: str) -> Any:
     """Found without importing it: it may be anything."""
+    import importlib.util
+
     try:
         return importlib.util.find_spec(module)
     except (ImportError, ValueError):

@@ -21,10 +21,12 @@ import shutil
 import stat
 import struct
 import time
-import zipfile
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from edgec_runtime.device_end.trust import FOLDER, Key, Untrusted, check, trusted
+
+if TYPE_CHECKING:
+    import zipfile  # where it is used otherwise: a slow board takes long to import it, and not every request needs it
 
 SLOTS = ("a", "b")
 SCRATCH = "try"
@@ -354,6 +356,8 @@ class App:
 
     def _extract(self, folder: str) -> Tuple[str, Dict[str, str]]:
         """Checks the bundle as docs/bundle.md says and unpacks what this machine executes: name, sha256 by path."""
+        import zipfile
+
         try:
             with zipfile.ZipFile(os.path.join(folder, MODEL)) as archive:
                 manifest = self._manifest(archive)
@@ -401,6 +405,8 @@ class App:
     def vouch(self, slot: str) -> None:
         """Refuses a whole slot that nobody signed whom the device trusts: it may be older than that trust."""
         if self.trusted():
+            import zipfile
+
             with zipfile.ZipFile(self.at(slot, MODEL)) as archive:
                 self._manifest(archive)
 
@@ -456,6 +462,8 @@ class App:
 
 def _manifest_text(archive: zipfile.ZipFile) -> bytes:
     """The manifest of a bundle whose entries are all plain, stored and within it."""
+    import zipfile
+
     entries = archive.infolist()
     size = os.fstat(archive.fp.fileno()).st_size if archive.fp else 0
     for e in entries:

@@ -14,10 +14,12 @@ import hashlib
 import json
 import os
 import struct
-import zipfile
-from typing import Any, Dict, List, NamedTuple, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Tuple
 
 from edgec_runtime.device_end.ed25519 import KEY_BYTES, SIGNATURE_BYTES, verify
+
+if TYPE_CHECKING:
+    import zipfile
 
 SIGNATURE = "signature.json"
 MAX_SIGNATURE_BYTES = 4096

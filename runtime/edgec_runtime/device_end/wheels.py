@@ -16,10 +16,12 @@ import shutil
 import stat
 import subprocess
 import sys
-import zipfile
-from typing import Any, Callable, Dict, List
+from typing import TYPE_CHECKING, Any, Callable, Dict, List
 
 from edgec_runtime.device_end.slots import App, Refused, digest
+
+if TYPE_CHECKING:
+    import zipfile
 
 MAX_UNPACKED_BYTES = 1 << 30
 MAX_WHEEL_FILES = 1 << 14
@@ -82,6 +84,8 @@ class Site:
     def unpack(self) -> str:
         """Unpacks the wheel that has been sent.  It is not used yet.  Returns its sha256."""
         self.check()
+        import zipfile
+
         plan = self.app.plan
         if plan is None:
             raise Refused("device", "no wheel was announced", "flash again")
