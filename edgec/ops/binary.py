@@ -187,6 +187,7 @@ class Fused(Binary):
     def from_tflite(cls, op: TfliteOp) -> None:
         """The fused activation is in the options, if there are any."""
         act = getattr(op.options, "fusedActivationFunction", 0)
+        op.ignore("potScaleInt16")  # of int16
         op.build.write(cls(TFLITE_ACTIVATIONS[act]), op.present(), op.outputs)
 
     def tflite_fields(self) -> dict[str, int]:

@@ -32,6 +32,7 @@ from edgec.ops.shape import from_nhwc, to_nhwc, transpose
 from edgec.ops.window import (
     Pads,
     Pair,
+    kernel_of,
     onnx_pads,
     out_size,
     pad_image,
@@ -124,6 +125,7 @@ class _Conv(OpDef):
         """CONV_2D and DEPTHWISE_CONV_2D; the depth multiplier follows from the shapes."""
         x, w, o = op.input(0).type, op.input(1).type, op.options
         dilation = (o.dilationHFactor, o.dilationWFactor)
+        op.ignore("depthMultiplier", "quantizedBiasType")  # both follow from the weights and the bias
         pads = tflite_pads(o, (x.shape[1], x.shape[2]), (w.shape[1], w.shape[2]), dilation)
         act = TFLITE_ACTIVATIONS[o.fusedActivationFunction]
         spec = cls((o.strideH, o.strideW), pads, dilation, act, op.uint8)
@@ -221,7 +223,7 @@ class Conv2D(_Conv):
             raise ValueError(f"image has shape {list(x.type.shape)}; edgec compiles two spatial dimensions")
         stride, dilation = pair(node.attrs.get("strides")), pair(node.attrs.get("dilations"))
         size = (x.type.shape[2], x.type.shape[3])
-        kernel = (w.type.shape[2], w.type.shape[3])
+        kernel = kernel_of(node, w.type)
         pads = onnx_pads(node, size, kernel, stride, dilation)
         groups, channels = node.attrs.get("group", 1), x.type.shape[1]
         depthwise = groups == channels and groups > 1

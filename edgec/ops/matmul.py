@@ -110,6 +110,7 @@ class FullyConnected(OpDef):
         """FULLY_CONNECTED in the default weights format."""
         if op.options.weightsFormat:
             raise ValueError("shuffled weights are not supported")
+        op.ignore("asymmetricQuantizeInputs", "quantizedBiasType")  # see with_float_weights; the bias has a type
         spec = cls(TFLITE_ACTIVATIONS[op.options.fusedActivationFunction], bool(op.options.keepNumDims))
         op.build.write(spec, with_float_weights(op, op.input(0)), op.outputs)
 
@@ -255,6 +256,7 @@ class BatchMatMul(OpDef):
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
         """BATCH_MATMUL of floats."""
+        op.ignore("asymmetricQuantizeInputs")
         op.build.write(cls(bool(op.options.adjX), bool(op.options.adjY)), op.present(), op.outputs)
 
     def to_tflite(self, op: Op) -> TfliteCode:

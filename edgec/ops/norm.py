@@ -51,6 +51,9 @@ class BatchNorm(OpDef):
         """Inference only: mean and variance are constants."""
         if node.attrs.get("training_mode", 0):
             raise ValueError("training_mode; export the model for inference")
+        if not node.attrs.get("spatial", 1):
+            raise ValueError("spatial=0: mean and variance of each element; edgec has those of each channel")
+        node.attrs.ignore("momentum")  # of training
         for i in range(1, 5):
             node.const(i)
         parameters = [node.input(i) for i in range(1, 5)]
@@ -112,6 +115,7 @@ class InstanceNorm(OpDef):
         """InstanceNormalization; GroupNormalization, whose parameters are one per group before opset 21."""
         scale, bias = node.input(1), node.input(2)
         groups, channels = node.attrs.get("num_groups", 0), node.input(0).type.shape[1]
+        node.attrs.ignore("stash_type")  # the sums are taken in double
         if groups and node.opset < 21:
             scale, bias = (_per_channel(node.build, v, channels // groups) for v in (scale, bias))
         return channels_last(node, cls(node.attrs.get("epsilon", 1e-5), groups), [scale, bias])
@@ -166,6 +170,7 @@ class LayerNorm(OpDef):
     def from_onnx(cls, node: OnnxNode) -> Value:
         """Scale and bias broadcast to the row."""
         x = node.input(0)
+        node.attrs.ignore("stash_type")  # the sums are taken in double
         axes = x.type.rank - axis_of(node.attrs.get("axis", -1), x.type.rank)
         row = x.type.shape[x.type.rank - axes :]
         parameters = [node.input(1), *([node.input(2)] if node.optional(2) else [])]

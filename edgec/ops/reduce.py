@@ -80,7 +80,7 @@ class _Reduce(OpDef):
         b, x = node.build, node.input(0)
         since = 13 if node.op_type == "ReduceSum" else 18
         given = ints(node.const(1)) if node.opset >= since else node.attrs.get("axes")
-        if not given and node.attrs.get("noop_with_empty_axes", 0):
+        if node.attrs.get("noop_with_empty_axes", 0) and not given:
             return x
         if node.op_type.startswith("Global"):
             given = list(range(2, x.type.rank))

@@ -30,7 +30,7 @@ from edgec.ops.conv import conv_samples
 from edgec.ops.fixed_point import TFLITE_ACTIVATIONS, clamp_float
 from edgec.ops.limits import within
 from edgec.ops.shape import from_nhwc, to_nhwc, transpose
-from edgec.ops.window import Pads, Pair, pair, same_pads
+from edgec.ops.window import kernel_of, Pads, Pair, pair, same_pads
 
 MEDIAPIPE = "custom Convolution2DTransposeBias"
 """MediaPipe's operator: always with a bias, its options a C struct (padding: 1 SAME, 2 VALID; stride x, stride y)."""
@@ -122,7 +122,7 @@ class TransposeConv2D(OpDef):
         if groups > 1:
             w = b.const(_ungrouped(node, groups), w.name)
         stride = pair(node.attrs.get("strides"))
-        pads = _onnx_pads(node, (x.type.shape[2], x.type.shape[3]), (w.type.shape[2], w.type.shape[3]), stride)
+        pads = _onnx_pads(node, (x.type.shape[2], x.type.shape[3]), kernel_of(node, w.type), stride)
         bias = node.optional(2)
         inputs = [to_nhwc(b, x), transpose(b, w, (1, 2, 3, 0)), *([bias] if bias else [])]
         return from_nhwc(b, b.add(cls(stride, pads), inputs, node.name))
@@ -136,6 +136,7 @@ class TransposeConv2D(OpDef):
             stride, same, act = (stride_y, stride_x), padding == 1, "none"
         else:
             o = op.options
+            op.ignore("quantizedBiasType")
             w, x, *bias = with_float_weights(op, op.input(2))[1:]
             stride, same = (o.strideH, o.strideW), o.padding == 0
             act = TFLITE_ACTIVATIONS[o.fusedActivationFunction]
@@ -248,6 +249,7 @@ def _onnx_pads(node: OnnxNode, size: Pair, kernel: Pair, stride: Pair) -> Pads:
     auto = node.attrs.get("auto_pad", "NOTSET")
     extra = node.attrs.get("output_padding", (0, 0))
     wanted = node.attrs.get("output_shape")
+    node.attrs.ignore("pads")  # without effect beside auto_pad and output_shape
     if wanted is None and auto in ("NOTSET", "VALID"):
         top, left, bottom, right = node.attrs.get("pads", (0, 0, 0, 0)) if auto == "NOTSET" else (0, 0, 0, 0)
         return (top, bottom - extra[0], left, right - extra[1])
