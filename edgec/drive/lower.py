@@ -11,6 +11,7 @@ from edgec_partitioner.cpu_cost import CpuCost
 from edgec_partitioner.legalize import Applied, legalize, rewrites
 from edgec_partitioner.partition import Partition, Wishes, partition
 
+from edgec.emit.c import check_kernels
 from edgec.errors import InputError, did_you_mean
 from edgec.frontends import read_model
 from edgec.ir import Array, Graph, Refusal, verify
@@ -89,6 +90,7 @@ def lower(
     say("optimising")
     graph = optimize(imported.copy(), passes_off, dump)
     samples, source = _samples(imported, options, preprocess)
+    check_kernels(graph)
     float_model = not is_quantized(graph)
     calibrated = float_model and options.calibrate is not None
     assume, made = assume and float_model and not calibrated and target.coral, list[Applied]()

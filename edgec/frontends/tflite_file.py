@@ -19,6 +19,8 @@ CUSTOM = "custom "
 """What stands before the name of a custom operator."""
 
 _OPAQUE_DTYPE = "object"
+_PLACEHOLDER = 1  # an offset up to this says nothing: the elements are in the flatbuffer
+_PLAIN_SCALES = "quantize the model with one scale for each tensor or channel"
 _DTYPES = {number: name.lower() for name, number in vars(schema.TensorType).items() if isinstance(number, int)}
 _OPCODES = {v: k for k, v in vars(schema.BuiltinOperator).items() if isinstance(v, int)}
 
@@ -60,12 +62,13 @@ class FileOperator:
 
 @dataclass(frozen=True)
 class TfliteFile:
-    """The main subgraph of a file. `any_type`: also element types that edgec cannot compute with."""
+    """The main subgraph of a file. `any_type`: also element types that edgec cannot compute with. `raw`: the file."""
 
     path: Path
     model: Any
     subgraph: Any
     any_type: bool = False
+    raw: bytes = b""
 
     @classmethod
     def load(cls, path: Path, any_type: bool = False) -> TfliteFile:
@@ -81,7 +84,7 @@ class TfliteFile:
         model = schema.ModelT.InitFromPackedBuf(data)
         if not model.subgraphs:
             raise ValueError("it holds no subgraph")
-        return cls(path, model, model.subgraphs[0], any_type)
+        return cls(path, model, model.subgraphs[0], any_type, data)
 
     @property
     def inputs(self) -> tuple[int, ...]:
@@ -121,6 +124,8 @@ class TfliteFile:
                 raise UnsupportedError(what, str(self.path), "edgec reads float32, float16 weights, int8 and uint8")
             dtype = dtype if dtype in np.sctypeDict else _OPAQUE_DTYPE
         shape = _indices(tensor.shape)
+        if tensor.quantization is not None and tensor.quantization.details is not None and not self.any_type:
+            raise self._unread(i, f"{type(tensor.quantization.details).__name__[:-1]} of its elements", _PLAIN_SCALES)
         return TensorType(shape, dtype, _quant(tensor.quantization, shape))
 
     def open_dims(self, i: int) -> list[bool] | None:
@@ -130,8 +135,11 @@ class TfliteFile:
 
     def has_data(self, i: int) -> bool:
         """Whether a tensor is constant."""
-        data = self.model.buffers[self.subgraph.tensors[i].buffer].data
-        return data is not None and (len(data) > 0 or self.type(i).size == 0)
+        tensor = self.subgraph.tensors[i]
+        buffer = self.model.buffers[tensor.buffer]
+        if tensor.externalBuffer or buffer.offset > _PLACEHOLDER:
+            return True
+        return buffer.data is not None and (len(buffer.data) > 0 or self.type(i).size == 0)
 
     def is_variable(self, i: int) -> bool:
         """Whether a tensor keeps its elements from one inference to the next."""
@@ -139,10 +147,27 @@ class TfliteFile:
 
     def data(self, i: int) -> Array:
         """The elements of a constant, quantized uint8 as int8."""
-        t = self.type(i)
-        data = self.model.buffers[self.subgraph.tensors[i].buffer].data
-        array = np.frombuffer(np.asarray(data, np.uint8).tobytes(), t.np_dtype).reshape(t.shape)
+        t, tensor = self.type(i), self.subgraph.tensors[i]
+        if tensor.sparsity is not None:
+            raise self._unread(i, "sparse weights", "convert the model with dense weights")
+        if tensor.externalBuffer:
+            raise self._unread(i, "its elements in a file of their own", "convert the model to one file")
+        array = np.frombuffer(self._bytes(i), t.np_dtype).reshape(t.shape)
         return array if as_int8(t) == t else (array ^ 0x80).view(np.int8)
+
+    def _bytes(self, i: int) -> bytes:
+        """What a tensor's buffer holds: in the flatbuffer, or (as large models have it) behind it in the file."""
+        buffer = self.model.buffers[self.subgraph.tensors[i].buffer]
+        if buffer.offset <= _PLACEHOLDER:
+            return bytes(np.asarray(buffer.data, np.uint8))
+        data = self.raw[buffer.offset : buffer.offset + buffer.size]
+        if len(data) < buffer.size:
+            raise ValueError(f"the elements of {self.name(i)} end after byte {len(self.raw)}, the last of the file")
+        return data
+
+    def _unread(self, i: int, feature: str, hint: str) -> UnsupportedError:
+        """The error about a valid file that uses what edgec does not read."""
+        return UnsupportedError(f"tensor {self.name(i)} has {feature}, which edgec does not read", str(self.path), hint)
 
 
 def as_int8(t: TensorType) -> TensorType:

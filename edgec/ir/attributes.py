@@ -1,4 +1,4 @@
-"""The attributes of a file's node, which remember who looked at them: what no reader looks at is an error, not a guess."""
+"""The attributes of a file's node, which remember who looked at them: one that no reader looks at is an error."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from edgec.ir import (
     edgetpu_rule,
 )
 from edgec.ir.opdef import Arg
-from edgec.ops.common import requantize, requantize_args, suffix, with_float_weights
+from edgec.ops.common import bias_pointer, constant, real_types, requantize, requantize_args, suffix, with_float_weights
 from edgec.ops.fixed_point import TFLITE_ACTIVATIONS, clamp_float
 from edgec.ops.shape import from_nhwc, to_nhwc, transpose
 from edgec.ops.window import (
@@ -68,8 +68,7 @@ class _Conv(OpDef):
         image, w, *bias = x
         if image.rank != 4 or w.rank != 4:
             raise ValueError(f"image and weights must have rank 4, not {image} and {w}")
-        if image.dtype != w.dtype:
-            raise ValueError(f"image {image} and weights {w} differ in type")
+        real_types(self, image, w)
         o = self.channels(image, w)
         if bias and bias[0].shape != (o,):
             raise ValueError(f"bias {bias[0]} does not fit {o} output channels")
@@ -153,12 +152,10 @@ class _Conv(OpDef):
     def c(self, op: Op, c: CEmitter) -> str:
         """ek_conv2d_* or ek_dwconv2d_*; weights packed with the output channel innermost."""
         x, w, y = op.inputs[0].type, op.inputs[1], op.output.type
-        assert w.const is not None
+        weights = constant(op, 1)
         kh, kw, o = w.type.shape[1], w.type.shape[2], y.shape[3]
         s = suffix(x)
-        bias = op.inputs[2].const if len(op.inputs) > 2 else np.zeros(o, np.int32 if s == "s8" else np.float32)
-        assert bias is not None
-        args = [c.ptr(op.inputs[0]), c.const(self.pack(w.const), "w"), c.const(bias, "b"), c.ptr(op.output)]
+        args = [c.ptr(op.inputs[0]), c.const(self.pack(weights), "w"), bias_pointer(op, c), c.ptr(op.output)]
         shape = c.struct(
             "ek_conv2d_t",
             n=x.shape[0], ih=x.shape[1], iw=x.shape[2], ic=x.shape[3], oh=y.shape[1], ow=y.shape[2], oc=o,

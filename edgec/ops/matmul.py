@@ -28,7 +28,7 @@ from edgec.ir import (
 )
 from edgec.ir.opdef import Arg
 from edgec.ops.binary import Add, Mul
-from edgec.ops.common import act_f32, suffix, with_float_weights
+from edgec.ops.common import act_f32, real_types, suffix, with_float_weights
 from edgec.ops.fixed_point import TFLITE_ACTIVATIONS, activation_range, clamp_float, round_half_away
 from edgec.ops.shape import Reshape, transpose
 
@@ -58,8 +58,7 @@ class FullyConnected(OpDef):
         if w.rank != 2 or image.rank < 1 or image.size % w.shape[1]:
             raise ValueError(f"weights {w} do not fit {image}")
         o, k = w.shape
-        if image.dtype != w.dtype:
-            raise ValueError(f"image {image} and weights {w} differ in type")
+        real_types(self, image, w)
         if bias and bias[0].size != o:
             raise ValueError(f"bias {bias[0]} does not fit {o} outputs")
         if not self.keep_dims:

@@ -10,7 +10,7 @@ import numpy as np
 
 from edgec.ir import Array, Builder, CEmitter, OnnxNode, Op, OpDef, Sample, TensorType, Value
 from edgec.ir.opdef import Arg
-from edgec.ops.common import axis_of
+from edgec.ops.common import axis_of, real_types
 from edgec.ops.shape import transpose
 
 _F = np.float32
@@ -31,6 +31,7 @@ class BatchNorm(OpDef):
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
         """The shape of the image."""
+        real_types(self, *x, int8=False)
         if len(x) != 5 or any(t.shape != x[0].shape[-1:] for t in x[1:]):
             raise ValueError(f"{', '.join(map(str, x[1:]))} do not fit the last axis of {x[0]}")
         return (x[0],)
@@ -95,6 +96,7 @@ class InstanceNorm(OpDef):
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
         """The shape of the image."""
+        real_types(self, *x, int8=False)
         if len(x) != 3 or x[0].rank < 2 or any(t.shape != x[0].shape[-1:] for t in x[1:]):
             raise ValueError(f"{', '.join(map(str, x[1:]))} do not fit the last axis of {x[0]}")
         if self.groups and x[0].shape[-1] % self.groups:
@@ -154,6 +156,7 @@ class LayerNorm(OpDef):
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
         """The shape of the input."""
+        real_types(self, *x, int8=False)
         row = x[0].shape[x[0].rank - self.axes :]
         if not 0 < self.axes <= x[0].rank or any(t.shape != row for t in x[1:]):
             raise ValueError(f"{', '.join(map(str, x[1:]))} do not fit the last {self.axes} dimensions of {x[0]}")
