@@ -13,7 +13,7 @@ import numpy as np
 
 from edgec.emit.memory import Lifetime, Plan, is_view, lifetimes, plan_offsets, roots
 from edgec.errors import InternalError, UnsupportedError
-from edgec.ir import Array, Graph, Op, TensorType, Value
+from edgec.ir import Array, Graph, Op, Value
 from edgec.ir.graph import unique
 from edgec.ops.opaque import Opaque
 
@@ -75,6 +75,10 @@ def check_kernels(graph: Graph) -> None:
     for i, op in enumerate(graph.ops):
         if not isinstance(op.spec, Opaque):  # of models that are only looked at
             writer.op(i, op)
+    for v in graph.outputs:
+        if _is_plain_int8(v):
+            hint = "export the model with outputs in float32"
+            raise UnsupportedError(f"output {v.name} is {_type_text(v)}", graph.name, hint)
 
 
 def _header_of(kernel: str) -> str:
@@ -196,17 +200,21 @@ class _Trial(_Writer):
 
 def _plain_int8(op: Op) -> bool:
     """Whether an op has int8 elements that stand for no reals; the kernels take int8 with a scale."""
-    return any(v.type.dtype == "int8" and v.type.quant is None for v in (*op.inputs, *op.outputs))
+    return any(_is_plain_int8(v) for v in (*op.inputs, *op.outputs))
+
+
+def _is_plain_int8(v: Value) -> bool:
+    return v.type.dtype == "int8" and v.type.quant is None
 
 
 def _no_kernel(op: Op) -> UnsupportedError:
-    types = ", ".join(sorted({_type_text(v.type) for v in (*op.inputs, *op.outputs)}))
+    types = ", ".join(sorted({_type_text(v) for v in (*op.inputs, *op.outputs)}))
     hint = "compute it in float32, or leave it to the program around the model"
     return UnsupportedError(f"edgec has no C kernel for {op.kind} of {types}", f"{op.source} ({op.kind})", hint)
 
 
-def _type_text(t: TensorType) -> str:
-    return t.dtype + (" without a scale" if t.dtype == "int8" and t.quant is None else "")
+def _type_text(v: Value) -> str:
+    return v.type.dtype + (" without a scale" if _is_plain_int8(v) else "")
 
 
 def _literal(value: object) -> str:

@@ -124,7 +124,7 @@ class TfliteFile:
                 raise UnsupportedError(what, str(self.path), "edgec reads float32, float16 weights, int8 and uint8")
             dtype = dtype if dtype in np.sctypeDict else _OPAQUE_DTYPE
         shape = _indices(tensor.shape)
-        if tensor.quantization is not None and tensor.quantization.details is not None and not self.any_type:
+        if tensor.quantization is not None and tensor.quantization.details is not None:
             raise self._unread(i, f"{type(tensor.quantization.details).__name__[:-1]} of its elements", _PLAIN_SCALES)
         return TensorType(shape, dtype, _quant(tensor.quantization, shape))
 

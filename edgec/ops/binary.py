@@ -311,11 +311,12 @@ def product_multiplier(a: TensorType, b: TensorType, y: TensorType) -> tuple[int
 
 
 def _div(a: Array, b: Array) -> Array:
-    """Integers are cut off towards zero, as C does."""
+    """Integers are cut off towards zero, as C does; by 0 they give 0, and the least by -1 wraps."""
     if a.dtype.kind == "f":
         return np.asarray(a / b)
     safe = np.where(b == 0, 1, b)
-    return np.asarray(np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(safe)))
+    up = (a % safe != 0) & ((a < 0) != (safe < 0))
+    return np.where(b == 0, 0, a // safe + up)
 
 
 @dataclass(frozen=True)
