@@ -91,7 +91,9 @@ def add_opaque(
         v.type = v.type.with_shape(tuple(max(1, d) for d in v.type.shape))
     types = tuple((v.type.dtype, v.type.shape) for v in outputs)
     build.source = outputs[0].name if outputs else o.name
-    build.write(Opaque(o.name, why, types), [v for v in inputs if v is not None], outputs)
+    # int8 without a scale means nothing outside of that operator
+    known = [v for v in inputs if v is not None and (v.const is None or v.type.dtype != "int8" or v.type.quant)]
+    build.write(Opaque(o.name, why, types), known, outputs)
 
 
 @dataclass

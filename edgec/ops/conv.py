@@ -42,6 +42,9 @@ from edgec.ops.window import (
     tflite_pads,
 )
 
+_WIDEST = 1 << 16
+"""Pixels: a dilated window as wide as this is no window of an image."""
+
 
 @dataclass(frozen=True)
 class _Conv(OpDef):
@@ -78,6 +81,8 @@ class _Conv(OpDef):
     def out_hw(self, size: Pair, kernel: Pair) -> Pair:
         """Output height and width."""
         t, b, left, r = self.pads
+        if max((k - 1) * d for k, d in zip(kernel, self.dilation, strict=True)) >= _WIDEST:
+            raise ValueError(f"dilation {self.dilation} of a window {kernel}")
         h = out_size(size[0], kernel[0], self.stride[0], self.dilation[0], t, b)
         w = out_size(size[1], kernel[1], self.stride[1], self.dilation[1], left, r)
         if min(h, w) < 1:

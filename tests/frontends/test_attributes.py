@@ -1,4 +1,4 @@
-"""An attribute or option that no reader looked at is an error with its name, unless it is what the schema says anyway."""
+"""An attribute or option that no reader looked at is an error with its name, unless the schema says the same anyway."""
 
 from __future__ import annotations
 

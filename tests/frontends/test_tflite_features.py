@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,14 @@ import pytest
 from ai_edge_litert import schema_py_generated as schema
 from ai_edge_litert.interpreter import Interpreter
 
+from edgec.drive.explain import explain_model
+from edgec.drive.lower import Options, lower
 from edgec.emit.tflite import write_tflite
 from edgec.errors import InputError, UnsupportedError
 from edgec.frontends import read_model
+from edgec.frontends.operators import read_operators
 from edgec.frontends.tflite import read_tflite
-from edgec.ir import interp, print_graph
+from edgec.ir import Graph, interp, print_graph
 from tests.emit.test_c import residual_int8
 from tests.harness import random_inputs
 
@@ -107,3 +111,59 @@ def test_features_that_are_not_read_are_named(tmp_path: Path, change: Any, featu
             read_tflite(path, {}, opaque=opaque)
         assert caught.value.exit_code == 2
         assert "damaged" not in str(caught.value)
+
+
+def test_tensors_of_one_name(tmp_path: Path) -> None:
+    model, path = parsed(), tmp_path / "m.tflite"
+    plain = read_after(packed(model), path)
+    for tensor in model.subgraphs[0].tensors:
+        tensor.name = b"same"
+    graph = read_after(packed(model), path)
+    assert [op.kind for op in graph.ops] == [op.kind for op in plain.ops]
+    inputs = random_inputs(graph)
+    got = interp(graph, inputs)
+    want = interp(plain, dict(zip((v.name for v in plain.inputs), inputs.values(), strict=True)))
+    np.testing.assert_array_equal(*(next(iter(outputs.values())) for outputs in (got, want)))
+    explain_model(path, Options(target="pi4+coral"))
+
+
+def read_after(data: bytes, path: Path) -> Graph:
+    path.write_bytes(data)
+    return read_model(path)
+
+
+def test_an_operator_that_reads_what_comes_later(tmp_path: Path) -> None:
+    model, path = parsed(), tmp_path / "m.tflite"
+    model.subgraphs[0].operators.reverse()
+    path.write_bytes(packed(model))
+    with pytest.raises(InputError, match="is read before anything writes it"):
+        read_operators(path)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "text"),
+    [
+        ("scale", [np.nan], "with the scale nan"),
+        ("scale", [-0.5], "with the scale -0.5"),
+        ("scale", [0.5, 0.5, 0.5], "with 3 scales"),
+        ("zeroPoint", [1 << 40], "with the zero point 1099511627776"),
+    ],
+)
+def test_quantization_that_no_converter_writes(tmp_path: Path, field: str, value: list[Any], text: str) -> None:
+    model, path = parsed(), tmp_path / "m.tflite"
+    of = model.subgraphs[0].tensors[model.subgraphs[0].operators[0].outputs[0]].quantization
+    setattr(of, field, np.array(value, np.float32 if field == "scale" else np.int64))
+    path.write_bytes(packed(model))
+    with pytest.raises(InputError, match=text):
+        read_model(path)
+
+
+@pytest.mark.shared
+def test_files_that_ended_as_a_bug(shared: Path) -> None:
+    """Each is compiled and explained, or refused with exit code 2."""
+    files = sorted((shared / "repro").glob("models-*/m.*"))
+    assert len(files) > 15
+    for path in files:
+        for call in (explain_model, lambda p, o: lower(p, o).partition):
+            with contextlib.suppress(InputError, UnsupportedError):
+                call(path, Options(target="pi4+coral"))
