@@ -46,7 +46,8 @@ def constant(op: Op, i: int) -> Array:
     """Input `i`, which the C of the op needs while it is written. Raises UnsupportedError when it is computed."""
     array = op.inputs[i].const
     if array is None:
-        what = f"{op.kind}: {op.inputs[i].name} is computed at run time; edgec needs it to be constant"
+        role = op.spec.roles[min(i, len(op.spec.roles) - 1)]
+        what = f"{op.kind}: the {role} ({op.inputs[i].name}) is computed at run time; edgec needs it to be constant"
         raise UnsupportedError(what, f"{op.source} ({op.kind})", "export the model with constant weights")
     return array
 
