@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 FIXTURES := build/venv-fixtures
 
 .PHONY: setup system demo test check lint types fast models-table partition-table stock-table cost-table pipeline-table \
-        bench-check bench-peers busy-check faults fixtures clean
+        bench-check bench-peers busy-check onnx-sweep faults fixtures clean
 
 setup: system $(STAMP)
 
@@ -75,6 +75,10 @@ SEED ?= 0
 CASES ?= 2000
 faults: setup
 	$(BIN)/python -m tests.devices.faults --cases $(CASES) --seed $(SEED)
+
+# Every node test of the onnx package through edgec, and each in every element type up to C: takes some minutes
+onnx-sweep: setup
+	$(BIN)/python -m tests.tables.onnx_sweep
 
 fixtures:
 	$(PYTHON) -m venv $(FIXTURES)

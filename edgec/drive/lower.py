@@ -12,6 +12,7 @@ from edgec_partitioner.legalize import Applied, legalize, rewrites
 from edgec_partitioner.partition import Partition, Wishes, partition
 
 from edgec.drive.native import NativeGraph, native_compiler, runner
+from edgec.emit.c import check_kernels
 from edgec.errors import InputError, did_you_mean
 from edgec.frontends import read_model
 from edgec.ir import Graph, Refusal, verify
@@ -131,6 +132,7 @@ def lower(
     say("optimising")
     plain = graph = optimize(imported.copy(), passes_off, dump)
     data = _data(imported, options, preprocess)
+    check_kernels(graph)
     float_model = not is_quantized(graph)
     calibrated = float_model and options.calibrate is not None
     left = float_model and target.coral and not calibrated

@@ -12,9 +12,10 @@ import edgec_runtime
 import numpy as np
 
 from edgec.emit.memory import Lifetime, Plan, is_view, lifetimes, plan_offsets, roots
-from edgec.errors import InternalError
+from edgec.errors import InternalError, UnsupportedError
 from edgec.ir import Array, Graph, Op, Value
 from edgec.ir.graph import unique
+from edgec.ops.opaque import Opaque
 
 CSRC = Path(edgec_runtime.__file__).parent / "csrc"
 """The kernels, which generated code includes."""
@@ -74,6 +75,18 @@ def segment_source(graph: Graph, name: str, outside: bool = False) -> CSource:
     return CSource(name, text, tuple(headers), plan, calls, functions, writer.constant_bytes, kept)
 
 
+def check_kernels(graph: Graph) -> None:
+    """Raise UnsupportedError for an op that cannot be written as C: found without writing any."""
+    writer = _Trial(graph)
+    for i, op in enumerate(graph.ops):
+        if not isinstance(op.spec, Opaque):  # of models that are only looked at
+            writer.op(i, op)
+    for v in graph.outputs:
+        if _is_plain_int8(v):
+            hint = "export the model with outputs in float32"
+            raise UnsupportedError(f"output {v.name} is {_type_text(v)}", graph.name, hint)
+
+
 def _header_of(kernel: str) -> str:
     header = kernel_headers().get(kernel)
     if header is None:
@@ -125,11 +138,16 @@ class _Writer:
 
     def op(self, index: int, op: Op) -> int | None:
         """One static function for one op, and its position; a view of arena bytes needs none."""
+        if _plain_int8(op):
+            raise _no_kernel(op)
         if is_view(op) and self.root[op.output] is not op.output:
             return None
         self._index = index
         body = op.spec.c(op, self)
-        self.calls.update(re.findall(r"\b(ek_\w+)\(", body))
+        calls = re.findall(r"\b(ek_\w+)\(", body)
+        if not kernel_headers().keys() >= set(calls):
+            raise _no_kernel(op)
+        self.calls.update(calls)
         fn = f"op{index}_{op.kind}"
         self.functions.append(fn)
         source = re.sub(r"[^\w ./:-]", "_", op.source)
@@ -181,6 +199,33 @@ class _Writer:
     def struct(self, ctype: str, **fields: object) -> str:
         """A compound literal: constant after inlining."""
         return f"&(const {ctype}){{{', '.join(f'.{k} = {_literal(v)}' for k, v in fields.items())}}}"
+
+
+class _Trial(_Writer):
+    """Writes no constants: whether there is a kernel does not depend on them."""
+
+    def const(self, array: Array, hint: str) -> str:
+        """A name for none."""
+        return hint
+
+
+def _plain_int8(op: Op) -> bool:
+    """Whether an op has int8 elements that stand for no reals; the kernels take int8 with a scale."""
+    return any(_is_plain_int8(v) for v in (*op.inputs, *op.outputs))
+
+
+def _is_plain_int8(v: Value) -> bool:
+    return v.type.dtype == "int8" and v.type.quant is None
+
+
+def _no_kernel(op: Op) -> UnsupportedError:
+    types = ", ".join(sorted({_type_text(v) for v in (*op.inputs, *op.outputs)}))
+    hint = "compute it in float32, or leave it to the program around the model"
+    return UnsupportedError(f"edgec has no C kernel for {op.kind} of {types}", f"{op.source} ({op.kind})", hint)
+
+
+def _type_text(v: Value) -> str:
+    return v.type.dtype + (" without a scale" if _is_plain_int8(v) else "")
 
 
 def _literal(value: object) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto,
 import edgec.ops  # noqa: F401 (registers all operations)
 from edgec.errors import EdgecError, InputError, UnsupportedError, did_you_mean
 from edgec.ir import Array, Builder, Graph, OnnxNode, OpDef, TensorType, Value, fold
+from edgec.ir.attributes import Attributes
 from edgec.ir.opdef import by_name
 from edgec.ops.cast import ONNX_TYPES
 from edgec.ops.shape import Reshape
@@ -250,8 +252,10 @@ class _Reader:
         if definition is None:
             results = _evaluate(node, [v.const if v is not None else None for v in inputs], self.opset)
             return [self.build.const(_known_type(a), name) for a in results]
-        read = OnnxNode(node.op_type, name, attrs, inputs, len(node.output), self.opset, self.build)
+        attributes = Attributes(attrs, _defaults(node.op_type, self.opset))
+        read = OnnxNode(node.op_type, name, attributes, inputs, len(node.output), self.opset, self.build)
         given = definition.from_onnx(read)
+        attributes.check()
         return [given] if isinstance(given, Value) else given
 
     def _branch(self, node: NodeProto, inputs: Sequence[Value | None], at: str) -> list[Value]:
@@ -290,8 +294,7 @@ class _Reader:
             return self._array(a.t, at)
         if a.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS):
             raise ValueError(f"the subgraph {a.name} is control flow, and edgec compiles straight-line models")
-        value = onnx.helper.get_attribute_value(a)
-        return value.decode() if isinstance(value, bytes) else value
+        return _plain(a)
 
     def _array(self, tensor: TensorProto, at: str) -> Array:
         """The elements of a tensor, cast to the IR's type."""
@@ -302,6 +305,22 @@ class _Reader:
             return np.asarray(numpy_helper.to_array(tensor)).astype(ONNX_TYPES[tensor.data_type])
         except (ValueError, TypeError) as e:
             raise InputError(f"tensor {tensor.name} is damaged: {e}", at, "copy or export the file again") from e
+
+
+def _plain(a: AttributeProto) -> Any:
+    """A number, a text or a list of them."""
+    value = onnx.helper.get_attribute_value(a)
+    return value.decode() if isinstance(value, bytes) else value
+
+
+@cache
+def _defaults(op_type: str, opset: int) -> Mapping[str, Any]:
+    """What ONNX's schema says of attributes that a node leaves out."""
+    try:
+        schema = onnx.defs.get_schema(op_type, opset, "")
+    except onnx.defs.SchemaError:  # an operator that this opset does not have
+        return {}
+    return {n: _plain(a.default_value) for n, a in schema.attributes.items() if a.default_value.name}
 
 
 def _known_type(array: Array) -> Array:

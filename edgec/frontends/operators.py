@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from edgec.errors import EdgecError
+from edgec.errors import EdgecError, InputError
 from edgec.frontends.tflite import TfliteBuilder, add_opaque, add_operator
 from edgec.frontends.tflite_file import FileOperator, TfliteFile, damage_told
 from edgec.ir import Graph, TensorType, Value
 from edgec.ir.source import SourceOperator
+
+_ORDER = "the file is damaged, or its converter is: convert the model again"
 
 
 def read_operators(path: Path) -> tuple[SourceOperator, ...]:
@@ -22,8 +24,18 @@ def read_operators(path: Path) -> tuple[SourceOperator, ...]:
 
 def operators_of(file: TfliteFile) -> tuple[SourceOperator, ...]:
     """`read_operators` of what is loaded already, with any element type."""
+    _check_order(file)
     found: dict[int, TensorType] = {}
     return tuple(_operator(file, i, o, found) for i, o in enumerate(file.operators()))
+
+
+def _check_order(file: TfliteFile) -> None:
+    """Raise InputError for an operator that reads what only a later one, or itself, writes."""
+    writer = {i: n for n, o in enumerate(file.operators()) for i in o.outputs}
+    for n, o in enumerate(file.operators()):
+        for i in o.inputs:
+            if i >= 0 and writer.get(i, -1) >= n:
+                raise InputError(f"tensor {file.name(i)} is read before anything writes it", o.at, _ORDER)
 
 
 def _operator(file: TfliteFile, index: int, o: FileOperator, found: dict[int, TensorType]) -> SourceOperator:

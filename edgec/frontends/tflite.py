@@ -10,6 +10,7 @@ import edgec.ops  # noqa: F401 (registers all operations)
 from edgec.errors import InputError, UnsupportedError
 from edgec.frontends.tflite_file import FileOperator, TfliteFile, as_int8, damage_told
 from edgec.ir import Builder, Graph, Op, OpDef, TfliteOp, Value, fold
+from edgec.ir.attributes import Options
 from edgec.ir.opdef import by_name
 from edgec.ops.opaque import Opaque
 from edgec.ops.quantize import Quantize
@@ -72,8 +73,11 @@ def add_operator(build: Builder, o: FileOperator, inputs: Sequence[Value | None]
     definition = definition_of(o)
     build.source = outputs[0].name if outputs else o.name
     mark = len(build.graph.ops)
+    options = Options.of(o.options) if hasattr(o.options, "__dict__") else o.options
     try:
-        definition.from_tflite(TfliteOp(o.name, o.options, o.version, [*inputs], [*outputs], build, o.uint8))
+        definition.from_tflite(TfliteOp(o.name, options, o.version, [*inputs], [*outputs], build, o.uint8))
+        if isinstance(options, Options):
+            options.check()
     except (ValueError, AttributeError, IndexError, TypeError, KeyError, ArithmeticError) as e:
         del build.graph.ops[mark:]
         raise UnsupportedError(f"{o.name}: {e}", o.at, "report the operator if other tools read this file") from e
@@ -87,7 +91,9 @@ def add_opaque(
         v.type = v.type.with_shape(tuple(max(1, d) for d in v.type.shape))
     types = tuple((v.type.dtype, v.type.shape) for v in outputs)
     build.source = outputs[0].name if outputs else o.name
-    build.write(Opaque(o.name, why, types), [v for v in inputs if v is not None], outputs)
+    # int8 without a scale means nothing outside of that operator
+    known = [v for v in inputs if v is not None and (v.const is None or v.type.dtype != "int8" or v.type.quant)]
+    build.write(Opaque(o.name, why, types), known, outputs)
 
 
 @dataclass

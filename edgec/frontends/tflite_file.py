@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,16 @@ from ai_edge_litert import schema_py_generated as schema
 
 from edgec.errors import InputError, UnsupportedError
 from edgec.ir import Array, Quant, TensorType
+from edgec.ir.graph import unique
 from edgec.ir.types import DTYPES
 
 CUSTOM = "custom "
 """What stands before the name of a custom operator."""
 
 _OPAQUE_DTYPE = "object"
+_INTEGERS = ("int8", "uint8", "int16", "int32")
+_PLACEHOLDER = 1  # an offset up to this says nothing: the elements are in the flatbuffer
+_PLAIN_SCALES = "quantize the model with one scale for each tensor or channel"
 _DTYPES = {number: name.lower() for name, number in vars(schema.TensorType).items() if isinstance(number, int)}
 _OPCODES = {v: k for k, v in vars(schema.BuiltinOperator).items() if isinstance(v, int)}
 
@@ -60,12 +65,13 @@ class FileOperator:
 
 @dataclass(frozen=True)
 class TfliteFile:
-    """The main subgraph of a file. `any_type`: also element types that edgec cannot compute with."""
+    """The main subgraph of a file. `any_type`: also element types that edgec cannot compute with. `raw`: the file."""
 
     path: Path
     model: Any
     subgraph: Any
     any_type: bool = False
+    raw: bytes = b""
 
     @classmethod
     def load(cls, path: Path, any_type: bool = False) -> TfliteFile:
@@ -81,7 +87,7 @@ class TfliteFile:
         model = schema.ModelT.InitFromPackedBuf(data)
         if not model.subgraphs:
             raise ValueError("it holds no subgraph")
-        return cls(path, model, model.subgraphs[0], any_type)
+        return cls(path, model, model.subgraphs[0], any_type, data)
 
     @property
     def inputs(self) -> tuple[int, ...]:
@@ -108,8 +114,15 @@ class TfliteFile:
             yield FileOperator(name, builtin, int(code.version or 1), inputs, outputs, options, uint8, at)
 
     def name(self, i: int) -> str:
-        """The name of a tensor."""
-        return _text(self.subgraph.tensors[i].name) or f"tensor{i}"
+        """The name of a tensor; where a file gives one name to several, the later ones are numbered."""
+        return self._names[i]
+
+    @cached_property
+    def _names(self) -> list[str]:
+        found: dict[str, None] = {}
+        for i, tensor in enumerate(self.subgraph.tensors):
+            found[unique(_text(tensor.name) or f"tensor{i}", found.__contains__)] = None
+        return list(found)
 
     def type(self, i: int) -> TensorType:
         """The declared type of a tensor. Raises UnsupportedError for element types beyond the IR's."""
@@ -121,7 +134,27 @@ class TfliteFile:
                 raise UnsupportedError(what, str(self.path), "edgec reads float32, float16 weights, int8 and uint8")
             dtype = dtype if dtype in np.sctypeDict else _OPAQUE_DTYPE
         shape = _indices(tensor.shape)
-        return TensorType(shape, dtype, _quant(tensor.quantization, shape))
+        if tensor.quantization is not None and tensor.quantization.details is not None:
+            raise self._unread(i, f"{type(tensor.quantization.details).__name__[:-1]} of its elements", _PLAIN_SCALES)
+        t = TensorType(shape, dtype, _quant(tensor.quantization, shape))
+        if t.dtype in _INTEGERS and t.quant is not None:
+            self._check_quant(i, t, t.quant)
+        return t
+
+    def _check_quant(self, i: int, t: TensorType, quant: Quant) -> None:
+        """Raise InputError for scales and zero points that no converter writes."""
+        info, computed = np.iinfo(t.np_dtype), not self._stored(i)
+        scale, sizes = np.array(quant.scale), (1,) if quant.axis is None or computed else (1, t.shape[quant.axis])
+        wrong = ""
+        if not np.isfinite(scale).all() or (scale < 0).any() or (computed and not scale.all()):
+            wrong = f"the scale {next(s for s in quant.scale if not 0 < s < np.inf)}"
+        elif not all(info.min <= z <= info.max for z in quant.zero_point):
+            wrong = f"the zero point {next(z for z in quant.zero_point if not info.min <= z <= info.max)}"
+        elif len(quant.scale) not in sizes or len(quant.zero_point) != len(quant.scale):
+            wrong = f"{len(quant.scale)} scales and {len(quant.zero_point)} zero points"
+        if wrong:
+            hint = "the file is damaged, or its converter is: convert the model again"
+            raise InputError(f"tensor {self.name(i)} is {t} with {wrong}", str(self.path), hint)
 
     def open_dims(self, i: int) -> list[bool] | None:
         """Which dimensions the file leaves open, if it says so."""
@@ -131,7 +164,14 @@ class TfliteFile:
     def has_data(self, i: int) -> bool:
         """Whether a tensor is constant."""
         data = self.model.buffers[self.subgraph.tensors[i].buffer].data
-        return data is not None and (len(data) > 0 or self.type(i).size == 0)
+        return self._stored(i) or (data is not None and self.type(i).size == 0)
+
+    def _stored(self, i: int) -> bool:
+        """Whether the file has elements of a tensor: in the flatbuffer or elsewhere."""
+        tensor = self.subgraph.tensors[i]
+        buffer = self.model.buffers[tensor.buffer]
+        inside = buffer.data is not None and len(buffer.data) > 0
+        return inside or bool(tensor.externalBuffer) or buffer.offset > _PLACEHOLDER
 
     def is_variable(self, i: int) -> bool:
         """Whether a tensor keeps its elements from one inference to the next."""
@@ -139,10 +179,27 @@ class TfliteFile:
 
     def data(self, i: int) -> Array:
         """The elements of a constant, quantized uint8 as int8."""
-        t = self.type(i)
-        data = self.model.buffers[self.subgraph.tensors[i].buffer].data
-        array = np.frombuffer(np.asarray(data, np.uint8).tobytes(), t.np_dtype).reshape(t.shape)
+        t, tensor = self.type(i), self.subgraph.tensors[i]
+        if tensor.sparsity is not None:
+            raise self._unread(i, "sparse weights", "convert the model with dense weights")
+        if tensor.externalBuffer:
+            raise self._unread(i, "its elements in a file of their own", "convert the model to one file")
+        array = np.frombuffer(self._bytes(i), t.np_dtype).reshape(t.shape)
         return array if as_int8(t) == t else (array ^ 0x80).view(np.int8)
+
+    def _bytes(self, i: int) -> bytes:
+        """What a tensor's buffer holds: in the flatbuffer, or (as large models have it) behind it in the file."""
+        buffer = self.model.buffers[self.subgraph.tensors[i].buffer]
+        if buffer.offset <= _PLACEHOLDER:
+            return bytes(np.asarray(buffer.data, np.uint8))
+        data = self.raw[buffer.offset : buffer.offset + buffer.size]
+        if len(data) < buffer.size:
+            raise ValueError(f"the elements of {self.name(i)} end after byte {len(self.raw)}, the last of the file")
+        return data
+
+    def _unread(self, i: int, feature: str, hint: str) -> UnsupportedError:
+        """The error about a valid file that uses what edgec does not read."""
+        return UnsupportedError(f"tensor {self.name(i)} has {feature}, which edgec does not read", str(self.path), hint)
 
 
 def as_int8(t: TensorType) -> TensorType:

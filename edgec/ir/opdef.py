@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
+from edgec.ir.attributes import Attributes, Options
 from edgec.ir.types import Array, Quant, TensorType
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ class OnnxNode:
 
     op_type: str
     name: str
-    attrs: dict[str, Any]
+    attrs: Attributes
     inputs: list[Value | None]
     n_outputs: int
     opset: int
@@ -99,8 +100,8 @@ class OnnxNode:
 
 @dataclass
 class TfliteOp:
-    """A TFLite operator as `from_tflite` sees it: `options` is the schema's object (None when the file has none),
-    of a custom operator its bytes.
+    """A TFLite operator as `from_tflite` sees it: `options` are the fields of the schema's table (None when the file
+    has none), of a custom operator its bytes.
 
     Its values are int8 where the file has quantized uint8; `uint8` tells that the file's operator has such a tensor.
     """
@@ -126,6 +127,11 @@ class TfliteOp:
         if value.const is None:
             raise ValueError(f"input {i} ({value.name}) is computed at run time; edgec needs it to be constant")
         return value.const
+
+    def ignore(self, *fields: str) -> None:
+        """Let these fields of the options be whatever they are: they have no effect here."""
+        if isinstance(self.options, Options):
+            self.options.ignore(*fields)
 
     def present(self) -> list[Value]:
         """The inputs that are there."""

@@ -156,9 +156,12 @@ def scalar(value: Value) -> float | None:
 
 
 def channel_vector(value: Value, shape: tuple[int, ...]) -> Array | None:
-    """A constant that broadcasts over `shape` along its last axis only, as a vector of that axis' length."""
+    """A constant that broadcasts over `shape` along its last axis only, as a vector of that axis' length.
+
+    None for others, and where `shape` is a scalar's, which has no channels.
+    """
     c = value.const
-    if c is None or c.ndim > len(shape) or any(d != 1 for d in c.shape[:-1]):
+    if c is None or not shape or c.ndim > len(shape) or any(d != 1 for d in c.shape[:-1]):
         return None
     if c.ndim and c.shape[-1] not in (1, shape[-1]):
         return None

@@ -8,8 +8,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from edgec.ir import Array, OnnxNode, TensorType, TfliteOp, Value
+from edgec.ir import Array, CEmitter, OnnxNode, Op, Sample, TensorType, TfliteOp, Value
+from edgec.ir.opdef import Arg
 from edgec.ops import lut
+from edgec.ops.common import suffix
 from edgec.ops.unary import ERF, Relu, Relu6, ReluN1To1, Unary
 
 
@@ -33,6 +35,25 @@ class Clamp(Unary):
         """No bound is infinity."""
         return (-np.inf if self.low is None else self.low, np.inf if self.high is None else self.high)
 
+    def c(self, op: Op, c: CEmitter) -> str:
+        """Integers are clamped as such."""
+        x, y = op.inputs[0], op.output
+        if y.type.dtype not in ("int32", "int64"):
+            return super().c(op, c)
+        least, most = (f"{y.type.dtype.upper()}_{end}" for end in ("MIN", "MAX"))
+        low, high = least if self.low is None else int(self.low), most if self.high is None else int(self.high)
+        bounds = c.struct("ek_bounds_t", low=low, high=high)
+        return f"ek_clamp_{suffix(y.type)}({c.ptr(x)}, {c.ptr(y)}, {x.type.size}, {bounds});"
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """Also integers, whose bounds are."""
+        yield from super().samples()
+        for dtype in ("int32", "int64"):
+            for spec in (cls(-3, 50), cls(None, 7), cls(20, None), cls()):
+                label = f"{dtype}_{spec.low}_{spec.high}"
+                yield Sample(spec, (Arg(TensorType((3, 4, 5), dtype)),), label=label)
+
     @classmethod
     def of(cls, low: float | None, high: float | None) -> Unary:
         """The op of this range: one of TFLite's activations where it has one."""
@@ -46,14 +67,20 @@ class Clamp(Unary):
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """Attributes before opset 11, constant inputs after; the float32 extremes are no bounds."""
+        """Attributes before opset 11, constant inputs after; the extremes of the type are no bounds."""
         if node.opset < 11:
             given = [node.attrs.get("min"), node.attrs.get("max")]
         else:
             given = [None if v is None else v.item() for v in (node.const(1), node.const(2))]
-        extreme = float(np.finfo(np.float32).max)
-        low, high = (None if v is None or abs(v) >= extreme else float(v) for v in given)
-        return node.build.add(cls.of(low, high), [node.input(0)], node.name)
+        x = node.input(0)
+        if x.type.dtype == "float32":
+            extreme = float(np.finfo(np.float32).max)
+            low, high = (None if v is None or abs(v) >= extreme else float(v) for v in given)
+        else:
+            low, high = (None if v is None else int(v) for v in given)
+            info = np.iinfo(x.type.np_dtype)
+            low, high = (None if low == info.min else low), (None if high == info.max else high)
+        return node.build.add(cls.of(low, high), [x], node.name)
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:

@@ -70,6 +70,7 @@ class _ArgExtreme(OpDef):
         """A constant axis; the declared output has the type."""
         x, y = op.input(0), op.outputs[0]
         axis = axis_of(int(op.const(1).reshape(-1)[0]), x.type.rank)
+        op.ignore("outputType")
         op.build.write(cls(axis, y.type.dtype), [x], [y])
 
     def to_tflite(self, op: Op) -> TfliteCode | None:

@@ -187,6 +187,7 @@ class Fused(Binary):
     def from_tflite(cls, op: TfliteOp) -> None:
         """The fused activation is in the options, if there are any."""
         act = getattr(op.options, "fusedActivationFunction", 0)
+        op.ignore("potScaleInt16")  # of int16
         op.build.write(cls(TFLITE_ACTIVATIONS[act]), op.present(), op.outputs)
 
     def tflite_fields(self) -> dict[str, int]:
@@ -310,11 +311,12 @@ def product_multiplier(a: TensorType, b: TensorType, y: TensorType) -> tuple[int
 
 
 def _div(a: Array, b: Array) -> Array:
-    """Integers are cut off towards zero, as C does."""
+    """Integers are cut off towards zero, as C does; by 0 they give 0, and the least by -1 wraps."""
     if a.dtype.kind == "f":
         return np.asarray(a / b)
     safe = np.where(b == 0, 1, b)
-    return np.asarray(np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(safe)))
+    up = (a % safe != 0) & ((a < 0) != (safe < 0))
+    return np.where(b == 0, 0, a // safe + up)
 
 
 @dataclass(frozen=True)

@@ -63,6 +63,7 @@ class Cast(OpDef):
     def from_onnx(cls, node: OnnxNode) -> Value:
         """Cast, and CastLike whose second input has the type."""
         x = node.input(0)
+        node.attrs.ignore("saturate", "round_mode")  # of float8
         if node.op_type == "CastLike":
             dtype = node.input(1).type.dtype
         elif node.attrs["to"] in ONNX_TYPES:
@@ -79,6 +80,7 @@ class Cast(OpDef):
             assert x.type.quant is not None
             zero = x.type.quant.zero_point[0] + 128
             x = op.build.add(Quantize("uint8"), [x], f"{x.name}_uint8", Quant.per_tensor(x.type.scale, zero))
+        op.ignore("inDataType", "outDataType")
         op.build.write(cls(y.type.dtype), [x], [y])
 
     def to_tflite(self, op: Op) -> TfliteCode:

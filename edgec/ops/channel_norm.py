@@ -24,7 +24,7 @@ from edgec.ir import (
     Versions,
 )
 from edgec.ir.opdef import Arg
-from edgec.ops.common import axis_of, suffix
+from edgec.ops.common import axis_of, real_types, suffix
 from edgec.ops.fixed_point import multiply_by_quantized_multiplier, saturating_rounding_doubling_high_mul
 from edgec.ops.norm import channels_last
 from edgec.ops.shape import transpose
@@ -58,6 +58,7 @@ class L2Norm(OpDef):
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
         """The shape of the input."""
+        real_types(self, x[0])
         return (x[0].with_quant(self.fixed_quant() if x[0].dtype == "int8" else None),)
 
     def ref(self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]) -> list[Array]:
@@ -167,6 +168,7 @@ class LocalResponseNorm(OpDef):
         """The shape of the image."""
         if self.before < 0 or self.before + self.after + 1 < 0:
             raise ValueError(f"a neighbourhood of {self.before} channels before and {self.after} after")
+        real_types(self, x[0], int8=False)
         return (x[0],)
 
     def ref(self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]) -> list[Array]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from edgec.ir import Array, CEmitter, Op, TensorType, TfliteOp, Value
+from edgec.errors import UnsupportedError
+from edgec.ir import Array, CEmitter, Op, OpDef, TensorType, TfliteOp, Value
 from edgec.ir.types import dequantize
 from edgec.ops.fixed_point import (
     ACTIVATIONS,
@@ -22,6 +23,13 @@ def suffix(t: TensorType) -> str:
     return SUFFIX[t.dtype]
 
 
+def real_types(spec: OpDef, *x: TensorType, int8: bool = True) -> None:
+    """Raise ValueError unless all have one element type that stands for reals: float32, or int8 where it may be."""
+    if any(t.dtype != x[0].dtype or t.dtype not in ("float32", "int8")[: 1 + int8] for t in x):
+        given = " and ".join(map(str, x))
+        raise ValueError(f"{spec.kind} of {given}; edgec computes it in float32{' or int8' if int8 else ''}")
+
+
 def axis_of(axis: int, rank: int) -> int:
     """An axis counted from the front. Raises ValueError when the tensor has no such axis."""
     if not -rank <= axis < rank:
@@ -32,6 +40,25 @@ def axis_of(axis: int, rank: int) -> int:
 def ints(array: Array | None) -> list[int] | None:
     """The elements of an optional constant."""
     return None if array is None else [int(v) for v in array.reshape(-1)]
+
+
+def constant(op: Op, i: int) -> Array:
+    """Input `i`, which the C of the op needs while it is written. Raises UnsupportedError when it is computed."""
+    array = op.inputs[i].const
+    if array is None:
+        role = op.spec.roles[min(i, len(op.spec.roles) - 1)]
+        what = f"{op.kind}: the {role} ({op.inputs[i].name}) is computed at run time; edgec needs it to be constant"
+        raise UnsupportedError(what, f"{op.source} ({op.kind})", "export the model with constant weights")
+    return array
+
+
+def bias_pointer(op: Op, c: CEmitter) -> str:
+    """The bias of an op with weights as its third input; zeros when there is none."""
+    x, y = op.inputs[0].type, op.output.type
+    if len(op.inputs) > 2 and op.inputs[2].const is None:
+        return c.ptr(op.inputs[2])
+    zeros = np.zeros(y.shape[-1], np.float32 if x.dtype == "float32" else np.int32)
+    return c.const(constant(op, 2) if len(op.inputs) > 2 else zeros, "b")
 
 
 def with_float_weights(op: TfliteOp, x: Value) -> list[Value]:

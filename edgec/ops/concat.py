@@ -81,6 +81,7 @@ class Concat(OpDef):
         inputs, out = op.present(), op.outputs[0]
         axis = axis_of(op.options.axis, out.type.rank)
         if op.name == "PACK":
+            op.ignore("valuesCount")
             part = Reshape((*out.type.shape[:axis], 1, *out.type.shape[axis + 1 :]))
             inputs = [op.build.add(part, [v], f"{v.name}_part") for v in inputs]
         elif op.options.fusedActivationFunction:

@@ -34,6 +34,7 @@ class _Known(OpDef):
     def from_tflite(cls, op: TfliteOp) -> None:
         """The declared output becomes the constant."""
         out = op.outputs[0]
+        op.ignore("outType")
         out.const = np.ascontiguousarray(np.broadcast_to(cls.tflite_array(op), out.type.shape), out.type.np_dtype)
 
     @classmethod

@@ -26,12 +26,13 @@ from edgec.ir import (
     edgetpu_rule,
 )
 from edgec.ir.opdef import Arg
-from edgec.ops.common import requantize, requantize_args, suffix, with_float_weights
+from edgec.ops.common import bias_pointer, constant, real_types, requantize, requantize_args, suffix, with_float_weights
 from edgec.ops.fixed_point import TFLITE_ACTIVATIONS, clamp_float
 from edgec.ops.shape import from_nhwc, to_nhwc, transpose
 from edgec.ops.window import (
     Pads,
     Pair,
+    kernel_of,
     onnx_pads,
     out_size,
     pad_image,
@@ -40,6 +41,9 @@ from edgec.ops.window import (
     tflite_padding,
     tflite_pads,
 )
+
+_WIDEST = 1 << 16
+"""Pixels: a dilated window as wide as this is no window of an image."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +71,7 @@ class _Conv(OpDef):
         image, w, *bias = x
         if image.rank != 4 or w.rank != 4:
             raise ValueError(f"image and weights must have rank 4, not {image} and {w}")
-        if image.dtype != w.dtype:
-            raise ValueError(f"image {image} and weights {w} differ in type")
+        real_types(self, image, w)
         o = self.channels(image, w)
         if bias and bias[0].shape != (o,):
             raise ValueError(f"bias {bias[0]} does not fit {o} output channels")
@@ -78,6 +81,8 @@ class _Conv(OpDef):
     def out_hw(self, size: Pair, kernel: Pair) -> Pair:
         """Output height and width."""
         t, b, left, r = self.pads
+        if max((k - 1) * d for k, d in zip(kernel, self.dilation, strict=True)) >= _WIDEST:
+            raise ValueError(f"dilation {self.dilation} of a window {kernel}")
         h = out_size(size[0], kernel[0], self.stride[0], self.dilation[0], t, b)
         w = out_size(size[1], kernel[1], self.stride[1], self.dilation[1], left, r)
         if min(h, w) < 1:
@@ -124,6 +129,7 @@ class _Conv(OpDef):
         """CONV_2D and DEPTHWISE_CONV_2D; the depth multiplier follows from the shapes."""
         x, w, o = op.input(0).type, op.input(1).type, op.options
         dilation = (o.dilationHFactor, o.dilationWFactor)
+        op.ignore("depthMultiplier", "quantizedBiasType")  # both follow from the weights and the bias
         pads = tflite_pads(o, (x.shape[1], x.shape[2]), (w.shape[1], w.shape[2]), dilation)
         act = TFLITE_ACTIVATIONS[o.fusedActivationFunction]
         spec = cls((o.strideH, o.strideW), pads, dilation, act, op.uint8)
@@ -151,12 +157,10 @@ class _Conv(OpDef):
     def c(self, op: Op, c: CEmitter) -> str:
         """ek_conv2d_* or ek_dwconv2d_*; weights packed with the output channel innermost."""
         x, w, y = op.inputs[0].type, op.inputs[1], op.output.type
-        assert w.const is not None
+        weights = constant(op, 1)
         kh, kw, o = w.type.shape[1], w.type.shape[2], y.shape[3]
         s = suffix(x)
-        bias = op.inputs[2].const if len(op.inputs) > 2 else np.zeros(o, np.int32 if s == "s8" else np.float32)
-        assert bias is not None
-        args = [c.ptr(op.inputs[0]), c.const(self.pack(w.const), "w"), c.const(bias, "b"), c.ptr(op.output)]
+        args = [c.ptr(op.inputs[0]), c.const(self.pack(weights), "w"), bias_pointer(op, c), c.ptr(op.output)]
         shape = c.struct(
             "ek_conv2d_t",
             n=x.shape[0], ih=x.shape[1], iw=x.shape[2], ic=x.shape[3], oh=y.shape[1], ow=y.shape[2], oc=o,
@@ -221,7 +225,7 @@ class Conv2D(_Conv):
             raise ValueError(f"image has shape {list(x.type.shape)}; edgec compiles two spatial dimensions")
         stride, dilation = pair(node.attrs.get("strides")), pair(node.attrs.get("dilations"))
         size = (x.type.shape[2], x.type.shape[3])
-        kernel = (w.type.shape[2], w.type.shape[3])
+        kernel = kernel_of(node, w.type)
         pads = onnx_pads(node, size, kernel, stride, dilation)
         groups, channels = node.attrs.get("group", 1), x.type.shape[1]
         depthwise = groups == channels and groups > 1

@@ -9,6 +9,7 @@ import numpy as np
 
 from edgec.ir import Array, CEmitter, OnnxNode, Op, OpDef, Sample, TensorType, Value
 from edgec.ir.opdef import Arg
+from edgec.ops.common import real_types
 from edgec.ops.resampling import cubic_weight
 from edgec.ops.shape import from_nhwc, to_nhwc
 
@@ -43,6 +44,7 @@ class GridSample(OpDef):
             raise ValueError(f"image {image} and grid {grid} do not fit")
         if self.mode not in _TAPS or self.padding not in _PADDINGS:
             raise ValueError(f"mode {self.mode} with {self.padding} around")
+        real_types(self, image, grid, int8=False)
         return (TensorType((*grid.shape[:3], image.shape[3])),)
 
     def ref(self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]) -> list[Array]:

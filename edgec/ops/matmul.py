@@ -28,7 +28,7 @@ from edgec.ir import (
 )
 from edgec.ir.opdef import Arg
 from edgec.ops.binary import Add, Mul
-from edgec.ops.common import act_f32, suffix, with_float_weights
+from edgec.ops.common import act_f32, real_types, suffix, with_float_weights
 from edgec.ops.fixed_point import TFLITE_ACTIVATIONS, activation_range, clamp_float, round_half_away
 from edgec.ops.shape import Reshape, transpose
 
@@ -58,8 +58,7 @@ class FullyConnected(OpDef):
         if w.rank != 2 or image.rank < 1 or image.size % w.shape[1]:
             raise ValueError(f"weights {w} do not fit {image}")
         o, k = w.shape
-        if image.dtype != w.dtype:
-            raise ValueError(f"image {image} and weights {w} differ in type")
+        real_types(self, image, w)
         if bias and bias[0].size != o:
             raise ValueError(f"bias {bias[0]} does not fit {o} outputs")
         if not self.keep_dims:
@@ -110,6 +109,7 @@ class FullyConnected(OpDef):
         """FULLY_CONNECTED in the default weights format."""
         if op.options.weightsFormat:
             raise ValueError("shuffled weights are not supported")
+        op.ignore("asymmetricQuantizeInputs", "quantizedBiasType")  # see with_float_weights; the bias has a type
         spec = cls(TFLITE_ACTIVATIONS[op.options.fusedActivationFunction], bool(op.options.keepNumDims))
         op.build.write(spec, with_float_weights(op, op.input(0)), op.outputs)
 
@@ -255,6 +255,7 @@ class BatchMatMul(OpDef):
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
         """BATCH_MATMUL of floats."""
+        op.ignore("asymmetricQuantizeInputs")
         op.build.write(cls(bool(op.options.adjX), bool(op.options.adjY)), op.present(), op.outputs)
 
     def to_tflite(self, op: Op) -> TfliteCode:

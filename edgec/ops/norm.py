@@ -10,7 +10,7 @@ import numpy as np
 
 from edgec.ir import Array, Builder, CEmitter, OnnxNode, Op, OpDef, Sample, TensorType, Value
 from edgec.ir.opdef import Arg
-from edgec.ops.common import axis_of
+from edgec.ops.common import axis_of, real_types
 from edgec.ops.shape import transpose
 
 _F = np.float32
@@ -31,6 +31,7 @@ class BatchNorm(OpDef):
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
         """The shape of the image."""
+        real_types(self, *x, int8=False)
         if len(x) != 5 or any(t.shape != x[0].shape[-1:] for t in x[1:]):
             raise ValueError(f"{', '.join(map(str, x[1:]))} do not fit the last axis of {x[0]}")
         return (x[0],)
@@ -51,6 +52,9 @@ class BatchNorm(OpDef):
         """Inference only: mean and variance are constants."""
         if node.attrs.get("training_mode", 0):
             raise ValueError("training_mode; export the model for inference")
+        if not node.attrs.get("spatial", 1):
+            raise ValueError("spatial=0: mean and variance of each element; edgec has those of each channel")
+        node.attrs.ignore("momentum")  # of training
         for i in range(1, 5):
             node.const(i)
         parameters = [node.input(i) for i in range(1, 5)]
@@ -92,6 +96,7 @@ class InstanceNorm(OpDef):
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
         """The shape of the image."""
+        real_types(self, *x, int8=False)
         if len(x) != 3 or x[0].rank < 2 or any(t.shape != x[0].shape[-1:] for t in x[1:]):
             raise ValueError(f"{', '.join(map(str, x[1:]))} do not fit the last axis of {x[0]}")
         if self.groups and x[0].shape[-1] % self.groups:
@@ -112,6 +117,7 @@ class InstanceNorm(OpDef):
         """InstanceNormalization; GroupNormalization, whose parameters are one per group before opset 21."""
         scale, bias = node.input(1), node.input(2)
         groups, channels = node.attrs.get("num_groups", 0), node.input(0).type.shape[1]
+        node.attrs.ignore("stash_type")  # the sums are taken in double
         if groups and node.opset < 21:
             scale, bias = (_per_channel(node.build, v, channels // groups) for v in (scale, bias))
         return channels_last(node, cls(node.attrs.get("epsilon", 1e-5), groups), [scale, bias])
@@ -150,6 +156,7 @@ class LayerNorm(OpDef):
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
         """The shape of the input."""
+        real_types(self, *x, int8=False)
         row = x[0].shape[x[0].rank - self.axes :]
         if not 0 < self.axes <= x[0].rank or any(t.shape != row for t in x[1:]):
             raise ValueError(f"{', '.join(map(str, x[1:]))} do not fit the last {self.axes} dimensions of {x[0]}")
@@ -166,6 +173,7 @@ class LayerNorm(OpDef):
     def from_onnx(cls, node: OnnxNode) -> Value:
         """Scale and bias broadcast to the row."""
         x = node.input(0)
+        node.attrs.ignore("stash_type")  # the sums are taken in double
         axes = x.type.rank - axis_of(node.attrs.get("axis", -1), x.type.rank)
         row = x.type.shape[x.type.rank - axes :]
         parameters = [node.input(1), *([node.input(2)] if node.optional(2) else [])]

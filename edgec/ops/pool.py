@@ -71,6 +71,7 @@ class _Pool(OpDef):
             raise ValueError("the indices of the maxima are not supported")
         if pair(node.attrs.get("dilations")) != (1, 1):
             raise ValueError(f"dilations {node.attrs['dilations']} are not supported")
+        node.attrs.ignore("storage_order")  # of the indices
         size = (x.type.shape[2], x.type.shape[3])
         kernel, stride = pair(node.attrs["kernel_shape"]), pair(node.attrs.get("strides"))
         pads = onnx_pads(node, size, kernel, stride)

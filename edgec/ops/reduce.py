@@ -45,6 +45,8 @@ class _Reduce(OpDef):
     keep_dims: bool = True
 
     fn: ClassVar[Callable[..., Any]]
+    integers: ClassVar[bool] = True
+    """Whether there are kernels for int32 and int64 too, which wrap as two's complement does."""
     edgetpu: ClassVar[bool] = True
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
@@ -65,7 +67,7 @@ class _Reduce(OpDef):
         return prod(x.shape[a] for a in self.axes)
 
     def ref(self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]) -> list[Array]:
-        """Float sums in float64, rounded once."""
+        """Float sums in float64, rounded once; integers wrap."""
         data = x[0].astype(np.float64) if x[0].dtype == np.float32 else x[0]
         y = type(self).fn(data, axis=self.axes, keepdims=self.keep_dims)
         return [np.asarray(y).astype(yt[0].np_dtype)]
@@ -80,7 +82,7 @@ class _Reduce(OpDef):
         b, x = node.build, node.input(0)
         since = 13 if node.op_type == "ReduceSum" else 18
         given = ints(node.const(1)) if node.opset >= since else node.attrs.get("axes")
-        if not given and node.attrs.get("noop_with_empty_axes", 0):
+        if node.attrs.get("noop_with_empty_axes", 0) and not given:
             return x
         if node.op_type.startswith("Global"):
             given = list(range(2, x.type.rank))
@@ -131,6 +133,8 @@ class _Reduce(OpDef):
             ("scattered", cls((0, 2), False), (2, 3, 4, 5)),
         ):
             yield Sample(spec, (Arg(TensorType(shape)),), label=label)
+            for dtype in ("int32", "int64") if cls.integers else ():
+                yield Sample(spec, (Arg(TensorType(shape, dtype)),), label=f"{label}_{dtype}")
             if cls.quant is QuantRule.FLOAT:
                 continue
             x = TensorType(shape, "int8", Quant.per_tensor(0.05, -9))
@@ -193,6 +197,7 @@ class Mean(_Sums):
     tflite = ("MEAN",)
     edgetpu_versions = {"MEAN": Versions(2)}
     fn = staticmethod(np.mean)
+    integers: ClassVar[bool] = False
 
     def rescale(self, total: Array, x: TensorType, y: TensorType) -> Array:
         """The centred sum times the multiplier (TFLite's reference Mean)."""

@@ -24,7 +24,7 @@ from edgec.ir import (
     edgetpu_rule,
 )
 from edgec.ir.opdef import Arg
-from edgec.ops.common import suffix
+from edgec.ops.common import real_types, suffix
 from edgec.ops.limits import within
 from edgec.ops.resampling import (
     FIXED_ONE,
@@ -170,6 +170,11 @@ class ResizeBilinear(_TfliteResize):
     edgetpu_versions = {"RESIZE_BILINEAR": Versions(3)}
     options = "ResizeBilinearOptions"
 
+    def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
+        """[N, *size, C]."""
+        real_types(self, x[0])
+        return super().infer(*x)
+
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
         """The flags name the mode, the declared output has the size."""
@@ -263,6 +268,11 @@ class ResizeCubic(Resize):
     exclude_outside: bool = False
 
     kind = "resize_cubic"
+
+    def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
+        """[N, *size, C] of floats."""
+        real_types(self, x[0], int8=False)
+        return super().infer(*x)
 
     def _taps(self, x: TensorType) -> list[tuple[Array, Array]]:
         return [cubic(a, self.coefficient, self.exclude_outside) for a in self.axes(x)]

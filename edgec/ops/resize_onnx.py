@@ -16,6 +16,11 @@ from edgec.ops.shape import from_nhwc, to_nhwc
 
 Scales = list[float]
 
+_OF_ONE_MODE = (
+    "nearest_mode", "cubic_coeff_a", "exclude_outside", "extrapolation_value", "keep_aspect_ratio_policy"
+)  # fmt: skip
+"""Exporters write these whatever the mode: they are read where the mode has a use for them."""
+
 
 @dataclass(frozen=True)
 class OnnxResize(OpDef):
@@ -28,11 +33,13 @@ class OnnxResize(OpDef):
     def from_onnx(cls, node: OnnxNode) -> Value:
         """NCHW, or NHWC where the last but one and two dimensions are what changes."""
         x = node.input(0)
+        node.attrs.ignore(*_OF_ONE_MODE)
         sizes, scales = _target(node, x.type)
         changed = [
             i for i, (d, s) in enumerate(zip(x.type.shape, sizes, strict=True)) if d != s or scales[i] not in (0, 1)
         ]
         if not changed:
+            node.attrs.ignore("mode", "coordinate_transformation_mode", "antialias")
             return x
         first = 1 if x.type.rank == 4 and set(changed) <= {1, 2} and 1 in changed else 2
         if x.type.rank != 4 or not set(changed) <= {first, first + 1}:

@@ -27,7 +27,7 @@ from edgec.ir import (
     edgetpu_rule,
 )
 from edgec.ir.opdef import Arg
-from edgec.ops.common import suffix
+from edgec.ops.common import axis_of, suffix
 from edgec.ops.limits import within
 
 _TRANSPOSE = (82_944, 102_400)
@@ -66,6 +66,8 @@ class Reshape(OpDef):
     def from_onnx(cls, node: OnnxNode) -> Value:
         """Reshape, Flatten, Squeeze, Unsqueeze with constant shapes and axes; Identity and Dropout as themselves."""
         x = node.input(0)
+        if node.op_type == "Dropout":
+            _check_inference(node)
         return node.build.add(cls(_onnx_shape(node, x.type.shape)), [x], node.name)
 
     @classmethod
@@ -75,6 +77,7 @@ class Reshape(OpDef):
         given = op.inputs[1].const if op.name == "RESHAPE" and len(op.inputs) > 1 and op.inputs[1] else None
         if given is not None and given.ndim == 1:
             shape = _computed([int(d) for d in given], op.input(0).type.size)
+        op.ignore("newShape", "squeezeDims")  # the input and the declared shape say the same
         op.build.write(cls(shape), [op.input(0)], op.outputs)
 
     def to_tflite(self, op: Op) -> TfliteCode:
@@ -110,18 +113,29 @@ def _onnx_shape(node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, ...]:
     if node.op_type in ("Identity", "Dropout"):
         return shape
     if node.op_type == "Flatten":
-        axis = node.attrs.get("axis", 1) % (len(shape) + 1)
+        axis = node.attrs.get("axis", 1)  # may be the rank: everything is then one row for each element
+        axis = len(shape) if axis == len(shape) else axis_of(axis, len(shape))
         return (prod(shape[:axis]), prod(shape[axis:]))
     if node.op_type == "Reshape":
         return _resolve(node, shape)
     given = node.attrs.get("axes") if node.opset < 13 else node.const(1)
     axes = None if given is None else [int(a) for a in given]
     if node.op_type == "Squeeze":
-        drop = {a % len(shape) for a in axes} if axes is not None else {i for i, d in enumerate(shape) if d == 1}
+        drop = (
+            {axis_of(a, len(shape)) for a in axes} if axes is not None else {i for i, d in enumerate(shape) if d == 1}
+        )
         return tuple(d for i, d in enumerate(shape) if i not in drop)
     rank = len(shape) + len(axes or [])
-    inserted, dims = {a % rank for a in axes or []}, iter(shape)
+    inserted, dims = {axis_of(a, rank) for a in axes or []}, iter(shape)
     return tuple(1 if i in inserted else next(dims) for i in range(rank))
+
+
+def _check_inference(node: OnnxNode) -> None:
+    """Raise ValueError for a Dropout in training mode (an input since opset 12), which drops elements at random."""
+    node.attrs.ignore("ratio", "seed")
+    training, ratio = (node.const(2), node.const(1)) if node.optional(2) is not None else (None, None)
+    if training is not None and training.any() and (ratio is None or ratio.any()):
+        raise ValueError("training_mode; export the model for inference")
 
 
 def _resolve(node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -112,7 +112,7 @@ class Slice(OpDef):
             }
         else:
             begin, end, strides = (op.const(i).reshape(-1).tolist() for i in (1, 2, 3))
-            ranges = _strided_ranges(vars(op.options), x.type.shape, begin, end, strides)
+            ranges = _strided_ranges(op.options, x.type.shape, begin, end, strides)
         write_slice(op.build, x, slice_axes(x.type, ranges), out)
 
     def to_tflite(self, op: Op) -> TfliteCode | None:
@@ -175,6 +175,7 @@ class Split(OpDef):
         """Equal parts, or the sizes given as attribute (before opset 13) or input."""
         x, axis = node.input(0), axis_of(node.attrs.get("axis", 0), node.input(0).type.rank)
         given = node.attrs.get("split") if node.opset < 13 else ints(node.const(1))
+        node.attrs.ignore("num_outputs")
         size = x.type.shape[axis]
         chunk = -(-size // node.n_outputs)  # opset 18: the last part takes what is left
         sizes = given or [min(chunk, size - i * chunk) for i in range(node.n_outputs)]
@@ -184,6 +185,7 @@ class Split(OpDef):
     def from_tflite(cls, op: TfliteOp) -> None:
         """The declared outputs say how large each part is; UNPACK's lack the axis."""
         x = op.input(1 if op.name == "SPLIT" else 0)
+        op.ignore("num", "numSplits")
         if op.name == "UNPACK":
             axis = axis_of(op.options.axis, x.type.rank)
             sizes = [1] * len(op.outputs)

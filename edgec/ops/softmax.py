@@ -26,7 +26,7 @@ from edgec.ir import (
     edgetpu_rule,
 )
 from edgec.ir.opdef import Arg
-from edgec.ops.common import axis_of, suffix
+from edgec.ops.common import axis_of, real_types, suffix
 from edgec.ops.fixed_point import saturating_rounding_doubling_high_mul
 from edgec.ops.gemmlowp import exp_on_negative_values, reciprocal_of_one_plus
 from edgec.ops.limits import within
@@ -46,6 +46,7 @@ class _Softmax(OpDef):
     """Over the last axis."""
 
     prescribed: ClassVar[Quant]
+    int8: ClassVar[bool]
 
     def fixed_quant(self) -> Quant:
         """The prescribed output scale."""
@@ -55,6 +56,7 @@ class _Softmax(OpDef):
         """The type of the input."""
         if x[0].rank < 1:
             raise ValueError(f"softmax of {x[0]} has no axis")
+        real_types(self, x[0], int8=self.int8)
         return (TensorType(x[0].shape, x[0].dtype, self.prescribed if x[0].dtype == "int8" else None),)
 
     @classmethod
@@ -89,6 +91,7 @@ class Softmax(_Softmax):
     edgetpu_versions = {"SOFTMAX": Versions(2)}
     quant: ClassVar[QuantRule] = QuantRule.FIXED
     prescribed: ClassVar[Quant] = SOFTMAX_QUANT
+    int8: ClassVar[bool] = True
     edgetpu: ClassVar[bool] = True
 
     def ref(self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]) -> list[Array]:
@@ -165,12 +168,7 @@ class LogSoftmax(_Softmax):
     onnx = ("LogSoftmax",)
     tflite = ("LOG_SOFTMAX",)
     prescribed: ClassVar[Quant] = LOG_SOFTMAX_QUANT
-
-    def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
-        """Float alone."""
-        if x[0].dtype != "float32":
-            raise ValueError(f"log_softmax of {x[0].dtype} is not supported")
-        return super().infer(*x)
+    int8: ClassVar[bool] = False
 
     def ref(self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]) -> list[Array]:
         """Shifted by the maximum."""

@@ -22,6 +22,7 @@ from edgec.ir import (
     TfliteOp,
     Value,
     Versions,
+    edgetpu_rule,
 )
 from edgec.ir.opdef import Arg
 from edgec.ops.pad import Pad
@@ -130,7 +131,9 @@ class DepthToSpace(_Blocks):
 
 @dataclass(frozen=True)
 class SpaceToDepth(_Blocks):
-    """Blocks of pixels to channels, the block outermost in the channels."""
+    """Blocks of pixels to channels; `mode` is ONNX's: DCR (as TFLite, the block outermost in the channels) or CRD."""
+
+    mode: str = "DCR"
 
     kind = "space_to_depth"
     onnx = ("SpaceToDepth",)
@@ -144,26 +147,35 @@ class SpaceToDepth(_Blocks):
         return (n, h // self.block, self.block, w // self.block, self.block, c)
 
     def order(self) -> tuple[int, ...]:
-        """[N, H', W', block, block, C]."""
-        return (0, 1, 3, 2, 4, 5)
+        """[N, H', W', block, block, C] or [N, H', W', C, block, block]."""
+        return (0, 1, 3, 2, 4, 5) if self.mode == "DCR" else (0, 1, 3, 5, 2, 4)
 
     def result(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """The image shrinks by the block."""
         n, h, w, c = shape
-        if h % self.block or w % self.block:
-            raise ValueError(f"an image of {h}x{w} does not divide into blocks of {self.block}")
+        if h % self.block or w % self.block or self.mode not in ("DCR", "CRD"):
+            raise ValueError(f"an image of {h}x{w} does not divide into blocks of {self.block} (mode {self.mode})")
         return (n, h // self.block, w // self.block, c * self.block**2)
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
         """NCHW."""
-        spec = cls(node.attrs["blocksize"])
+        spec = cls(node.attrs["blocksize"], node.attrs.get("mode", "DCR"))
         return from_nhwc(node.build, node.build.add(spec, [to_nhwc(node.build, node.input(0))], node.name))
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        """Two block sizes."""
-        return cls.block_samples([cls(2), cls(3)], (1, 6, 12, 3))
+        """Two block sizes, both modes."""
+        return cls.block_samples([cls(2), cls(3), cls(2, "CRD")], (1, 6, 12, 3))
+
+    def to_tflite(self, op: Op) -> TfliteCode | None:
+        """TFLite has the DCR order only."""
+        return super().to_tflite(op) if self.mode == "DCR" else None
+
+    @edgetpu_rule(fix="export SpaceToDepth with mode=DCR, or as Reshape and Transpose")
+    def _block_outermost(self, op: Op) -> str | None:
+        """SPACE_TO_DEPTH: the block must be outermost in the channels."""
+        return None if self.mode == "DCR" else f"mode {self.mode}"
 
 
 @dataclass(frozen=True)

@@ -25,12 +25,12 @@ from edgec.ir import (
     Versions,
     edgetpu_rule,
 )
-from edgec.ops.common import requantize, requantize_args, suffix, with_float_weights
+from edgec.ops.common import bias_pointer, constant, real_types, requantize, requantize_args, suffix, with_float_weights
 from edgec.ops.conv import conv_samples
 from edgec.ops.fixed_point import TFLITE_ACTIVATIONS, clamp_float
 from edgec.ops.limits import within
 from edgec.ops.shape import from_nhwc, to_nhwc, transpose
-from edgec.ops.window import Pads, Pair, pair, same_pads
+from edgec.ops.window import Pads, Pair, kernel_of, pair, same_pads
 
 MEDIAPIPE = "custom Convolution2DTransposeBias"
 """MediaPipe's operator: always with a bias, its options a C struct (padding: 1 SAME, 2 VALID; stride x, stride y)."""
@@ -63,8 +63,9 @@ class TransposeConv2D(OpDef):
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
         """[N, OH, OW, O]."""
         image, w, *bias = x
-        if image.rank != 4 or w.rank != 4 or image.shape[3] != w.shape[3] or image.dtype != w.dtype:
+        if image.rank != 4 or w.rank != 4 or image.shape[3] != w.shape[3]:
             raise ValueError(f"weights {w} do not fit the image {image}")
+        real_types(self, image, w)
         if bias and bias[0].shape != (w.shape[0],):
             raise ValueError(f"bias {bias[0]} does not fit {w.shape[0]} output channels")
         h, wd = self.out_hw((image.shape[1], image.shape[2]), (w.shape[1], w.shape[2]))
@@ -122,7 +123,7 @@ class TransposeConv2D(OpDef):
         if groups > 1:
             w = b.const(_ungrouped(node, groups), w.name)
         stride = pair(node.attrs.get("strides"))
-        pads = _onnx_pads(node, (x.type.shape[2], x.type.shape[3]), (w.type.shape[2], w.type.shape[3]), stride)
+        pads = _onnx_pads(node, (x.type.shape[2], x.type.shape[3]), kernel_of(node, w.type), stride)
         bias = node.optional(2)
         inputs = [to_nhwc(b, x), transpose(b, w, (1, 2, 3, 0)), *([bias] if bias else [])]
         return from_nhwc(b, b.add(cls(stride, pads), inputs, node.name))
@@ -136,6 +137,7 @@ class TransposeConv2D(OpDef):
             stride, same, act = (stride_y, stride_x), padding == 1, "none"
         else:
             o = op.options
+            op.ignore("quantizedBiasType")
             w, x, *bias = with_float_weights(op, op.input(2))[1:]
             stride, same = (o.strideH, o.strideW), o.padding == 0
             act = TFLITE_ACTIVATIONS[o.fusedActivationFunction]
@@ -173,12 +175,9 @@ class TransposeConv2D(OpDef):
     def c(self, op: Op, c: CEmitter) -> str:
         """ek_transpose_conv2d_<type>; weights packed with the output channel innermost."""
         x, w, y = op.inputs[0].type, op.inputs[1], op.output.type
-        assert w.const is not None
         s, (o, kh, kw, _) = suffix(x), w.type.shape
-        bias = op.inputs[2].const if len(op.inputs) > 2 else np.zeros(o, np.int32 if s == "s8" else np.float32)
-        assert bias is not None
-        packed = np.ascontiguousarray(w.const.transpose(1, 2, 3, 0))
-        args = [c.ptr(op.inputs[0]), c.const(packed, "w"), c.const(bias, "b"), c.ptr(op.output)]
+        packed = np.ascontiguousarray(constant(op, 1).transpose(1, 2, 3, 0))
+        args = [c.ptr(op.inputs[0]), c.const(packed, "w"), bias_pointer(op, c), c.ptr(op.output)]
         shape = c.struct(
             "ek_transpose_conv2d_t",
             n=x.shape[0], ih=x.shape[1], iw=x.shape[2], ic=x.shape[3], oh=y.shape[1], ow=y.shape[2], oc=o,
@@ -248,6 +247,7 @@ def _onnx_pads(node: OnnxNode, size: Pair, kernel: Pair, stride: Pair) -> Pads:
     auto = node.attrs.get("auto_pad", "NOTSET")
     extra = node.attrs.get("output_padding", (0, 0))
     wanted = node.attrs.get("output_shape")
+    node.attrs.ignore("pads")  # without effect beside auto_pad and output_shape
     if wanted is None and auto in ("NOTSET", "VALID"):
         top, left, bottom, right = node.attrs.get("pads", (0, 0, 0, 0)) if auto == "NOTSET" else (0, 0, 0, 0)
         return (top, bottom - extra[0], left, right - extra[1])

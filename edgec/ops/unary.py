@@ -50,6 +50,8 @@ class Unary(OpDef):
     """Where the samples take their inputs."""
     prescribed: ClassVar[Quant | None] = None
     """The output scale, where it is prescribed."""
+    integers: ClassVar[bool] = False
+    """Whether there are kernels for int32 and int64 too, which wrap as two's complement does."""
     quant: ClassVar[QuantRule] = QuantRule.FREE
     elementwise: ClassVar[bool] = True
 
@@ -91,8 +93,9 @@ class Unary(OpDef):
 
     def to_tflite(self, op: Op) -> TfliteCode | None:
         """The builtin of the same meaning, if there is one for this type."""
-        version = self.versions[op.inputs[0].type.is_quantized]
-        if not self.tflite or version is None:
+        x = op.inputs[0].type
+        version = self.versions[x.is_quantized]
+        if not self.tflite or version is None or x.dtype in ("int32", "int64"):
             return None
         return TfliteCode(self.tflite[0], self.tflite_options(), version)
 
@@ -129,6 +132,8 @@ class Unary(OpDef):
         low, high = cls.domain
         for i, spec in enumerate(cls.variants()):
             yield Sample(spec, (Arg(TensorType((1, 3, 4, 5))),), label=f"{i}_f32")
+            for dtype in ("int32", "int64") if cls.integers else ():
+                yield Sample(spec, (Arg(TensorType((3, 4, 5), dtype)),), label=f"{i}_{dtype}")
             for n, scale in enumerate(((high - low) / 255, (high - low) / 100)):
                 zero = max(-128, -128 - round(low / scale))
                 x = TensorType((1, 16, 16, 8), "int8", Quant.per_tensor(scale, zero))
@@ -191,16 +196,17 @@ def _tpu(name: str, version: int = 2) -> dict[str, Any]:
 
 Relu = _row(
     "relu", lambda x: np.maximum(x, 0), "max(x, 0).",
-    onnx=("Relu",), tflite=("RELU",), versions=(1, 2),
+    integers=True, onnx=("Relu",), tflite=("RELU",), versions=(1, 2),
     table=lambda self, x, y: lut.clamp_table(0.0, None, x, y), **_tpu("RELU"),
 )  # fmt: skip
 Relu6 = _row(
     "relu6", lambda x: np.clip(x, 0, 6), "min(max(x, 0), 6).", domain=(-8.0, 8.0),
-    tflite=("RELU6",), versions=(1, 2), table=lambda self, x, y: lut.clamp_table(0.0, 6.0, x, y), **_tpu("RELU6"),
+    integers=True, tflite=("RELU6",), versions=(1, 2),
+    table=lambda self, x, y: lut.clamp_table(0.0, 6.0, x, y), **_tpu("RELU6"),
 )  # fmt: skip
 ReluN1To1 = _row(
     "relu_n1_to_1", lambda x: np.clip(x, -1, 1), "min(max(x, -1), 1).",
-    tflite=("RELU_N1_TO_1",), versions=(1, 1), table=lambda self, x, y: lut.clamp_table(-1.0, 1.0, x, y),
+    integers=True, tflite=("RELU_N1_TO_1",), versions=(1, 1), table=lambda self, x, y: lut.clamp_table(-1.0, 1.0, x, y),
     **_tpu("RELU_N1_TO_1", 1),
 )  # fmt: skip
 Logistic = _row(
@@ -233,16 +239,16 @@ Rsqrt = _row(
     domain=_POSITIVE, table=lambda self, x, y: lut.rsqrt_table(x, y), **_tpu("RSQRT", 1), _rsqrt_int8=_rsqrt_int8,
 )  # fmt: skip
 Abs = _row(
-    "abs", np.abs, "The magnitude.", onnx=("Abs",), tflite=("ABS",), options="AbsOptions", versions=(1, 2),
-    table=lambda self, x, y: lut.abs_table(x, y),
+    "abs", np.abs, "The magnitude.", integers=True, onnx=("Abs",), tflite=("ABS",),
+    options="AbsOptions", versions=(1, 2), table=lambda self, x, y: lut.abs_table(x, y),
 )  # fmt: skip
-Neg = _row("neg", np.negative, "-x.", onnx=("Neg",), tflite=("NEG",), options="NegOptions")
-Square = _row("square", np.square, "x * x.", tflite=("SQUARE",), options="SquareOptions")
+Neg = _row("neg", np.negative, "-x.", integers=True, onnx=("Neg",), tflite=("NEG",), options="NegOptions")
+Square = _row("square", np.square, "x * x.", integers=True, tflite=("SQUARE",), options="SquareOptions")
 Reciprocal = _row("reciprocal", lambda x: 1 / x, "1 / x.", onnx=("Reciprocal",), domain=_POSITIVE)
 Floor = _row("floor", np.floor, "The largest whole number not above x.", onnx=("Floor",), tflite=("FLOOR",))
 Ceil = _row("ceil", np.ceil, "The smallest whole number not below x.", onnx=("Ceil",), tflite=("CEIL",))
 Round = _row("round", np.rint, "The nearest whole number, ties to even.", onnx=("Round",), tflite=("ROUND",))
-Sign = _row("sign", np.sign, "-1, 0 or 1.", onnx=("Sign",), tflite=("SIGN",), options="SignOptions")
+Sign = _row("sign", np.sign, "-1, 0 or 1.", integers=True, onnx=("Sign",), tflite=("SIGN",), options="SignOptions")
 Sin = _row("sin", np.sin, "The sine of radians.", onnx=("Sin",), tflite=("SIN",))
 Cos = _row("cos", np.cos, "The cosine of radians.", onnx=("Cos",), tflite=("COS",), options="CosOptions")
 Erf = _row("erf", ERF, "The error function.", onnx=("Erf",))

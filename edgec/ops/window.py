@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from edgec.ir import Array, OnnxNode
+from edgec.ir import Array, OnnxNode, TensorType
 
 Pads = tuple[int, int, int, int]
 """(top, bottom, left, right), in elements."""
@@ -41,9 +41,19 @@ def tflite_padding(pads: Pads, size: Pair, kernel: Pair, stride: Pair, dilation:
     return 0 if pads == same_pads(size, kernel, stride, dilation) else None
 
 
+def kernel_of(node: OnnxNode, w: TensorType) -> Pair:
+    """The window of ONNX weights [O,C,KH,KW]; `kernel_shape` may only repeat it."""
+    kernel = (w.shape[2], w.shape[3])
+    given = node.attrs.get("kernel_shape", kernel)
+    if tuple(given) != kernel:
+        raise ValueError(f"kernel_shape {list(given)} with weights {w}")
+    return kernel
+
+
 def onnx_pads(node: OnnxNode, size: Pair, kernel: Pair, stride: Pair, dilation: Pair = (1, 1)) -> Pads:
     """The explicit pads of an ONNX node with `pads` or `auto_pad`."""
     auto = node.attrs.get("auto_pad", "NOTSET")
+    node.attrs.ignore("pads")  # without effect beside auto_pad
     if auto == "NOTSET":
         top, left, bottom, right = node.attrs.get("pads", (0, 0, 0, 0))
         return (top, bottom, left, right)

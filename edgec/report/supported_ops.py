@@ -14,6 +14,10 @@ Derived from the definitions in `edgec/ops/`; `tests/house/test_docs.py` keeps i
 int8 "same", "fixed" and "free" say where the output's scale comes from; "-" means that the op stays float32.
 Edge TPU "rules" means that the op maps when the rules below hold.
 
+Every float type of ONNX (float16, bfloat16, double) is computed in float32. What has no C kernel for its element types
+(integers, mostly) is refused by its name, and so is an attribute that edgec does not know, unless it says what the
+format's schema says anyway.
+
 """
 
 

@@ -87,7 +87,7 @@ def test_the_table_fits_the_terminal_and_says_why() -> None:
     text = to_text(report())
     assert all(len(line) <= 120 for line in text.splitlines())
     assert "100% of the MACs" in text
-    assert "int8 scales are assumed" in text
+    assert "int8 scales are made up" in text
     assert "estimated" in text
     assert text.count("x dequantize") == 1  # two of them, one group
     assert "2 x dequantize" in text

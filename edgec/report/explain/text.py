@@ -104,7 +104,7 @@ def notes(r: Report) -> Iterator[str]:
     if r.obstacle:
         yield f"edgec cannot compile this model yet: {r.obstacle}"
     if r.assumed_quantization:
-        yield "no calibration data was given: int8 scales are made up, which hardly changes what maps; compile needs them"
+        yield "no calibration data was given: int8 scales are made up, which hardly changes what maps"
     if r.bound_ms is not None:
         yield _optimality(r.comparison.edgec.est_ms, r.bound_ms)
     stock = r.comparison.stock

@@ -39,7 +39,7 @@ typedef struct {
     }
 
 /* sum / count to the nearest */
-EK_KERNEL int32_t ek_mean_s32(int32_t sum, int count, int up) {
+EK_KERNEL int32_t ek_pool_mean(int32_t sum, int count, int up) {
     if (sum >= 0) return (sum + count / 2) / count;
     if (!up) return (sum - count / 2) / count;
     return -((-sum + (count - 1) / 2) / count);
@@ -50,7 +50,7 @@ EK_KERNEL int32_t ek_mean_s32(int32_t sum, int count, int up) {
 #define EK_POOL_CLAMP_F32(a, n, p) EK_CLAMP(a, p->low, p->high)
 #define EK_POOL_CLAMP_S8(a, n, p) EK_CLAMP(a, (int32_t)p->low, (int32_t)p->high)
 #define EK_POOL_MEAN_F32(a, n, p) EK_CLAMP(a / (float)n, p->low, p->high)
-#define EK_POOL_MEAN_S8(a, n, p) EK_POOL_CLAMP_S8(ek_mean_s32(a, n, p->round_up), n, p)
+#define EK_POOL_MEAN_S8(a, n, p) EK_POOL_CLAMP_S8(ek_pool_mean(a, n, p->round_up), n, p)
 
 EK_POOL(ek_max_pool2d_f32, float, float, -INFINITY, EK_POOL_MAX, EK_POOL_CLAMP_F32)
 EK_POOL(ek_max_pool2d_s8, int8_t, int8_t, INT8_MIN, EK_POOL_MAX, EK_POOL_CLAMP_S8)

@@ -60,4 +60,14 @@ EK_REDUCE(ek_reduce_max_s8, int8_t, int8_t, INT8_MIN, EK_REDUCE_MAX, EK_REDUCE_A
 EK_REDUCE(ek_reduce_min_f32, float, float, INFINITY, EK_REDUCE_MIN, EK_REDUCE_AS_IT_IS)
 EK_REDUCE(ek_reduce_min_s8, int8_t, int8_t, INT8_MAX, EK_REDUCE_MIN, EK_REDUCE_AS_IT_IS)
 
+/* Plain integers wrap as two's complement does. */
+EK_REDUCE(ek_sum_s32, int32_t, uint32_t, 0, EK_REDUCE_ADD, EK_REDUCE_AS_IT_IS)
+EK_REDUCE(ek_reduce_prod_s32, int32_t, uint32_t, 1, EK_REDUCE_MUL, EK_REDUCE_AS_IT_IS)
+EK_REDUCE(ek_reduce_max_s32, int32_t, int32_t, INT32_MIN, EK_REDUCE_MAX, EK_REDUCE_AS_IT_IS)
+EK_REDUCE(ek_reduce_min_s32, int32_t, int32_t, INT32_MAX, EK_REDUCE_MIN, EK_REDUCE_AS_IT_IS)
+EK_REDUCE(ek_sum_s64, int64_t, uint64_t, 0, EK_REDUCE_ADD, EK_REDUCE_AS_IT_IS)
+EK_REDUCE(ek_reduce_prod_s64, int64_t, uint64_t, 1, EK_REDUCE_MUL, EK_REDUCE_AS_IT_IS)
+EK_REDUCE(ek_reduce_max_s64, int64_t, int64_t, INT64_MIN, EK_REDUCE_MAX, EK_REDUCE_AS_IT_IS)
+EK_REDUCE(ek_reduce_min_s64, int64_t, int64_t, INT64_MAX, EK_REDUCE_MIN, EK_REDUCE_AS_IT_IS)
+
 #endif

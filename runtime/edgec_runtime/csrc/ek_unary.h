@@ -14,13 +14,14 @@ typedef struct {
 } ek_coef_t;
 
 /* y = EXPR of the element v. */
-#define EK_UNARY(NAME, EXPR)                                  \
-    EK_KERNEL void NAME(const float *x, float *y, int n) {    \
+#define EK_UNARY_T(NAME, T, EXPR)                             \
+    EK_KERNEL void NAME(const T *x, T *y, int n) {            \
         for (int i = 0; i < n; i++) {                         \
-            const float v = x[i];                             \
+            const T v = x[i];                                 \
             y[i] = (EXPR);                                    \
         }                                                     \
     }
+#define EK_UNARY(NAME, EXPR) EK_UNARY_T(NAME, float, EXPR)
 #define EK_UNARY_K(NAME, EXPR)                                                    \
     EK_KERNEL void NAME(const float *x, float *y, int n, const ek_coef_t *k) {    \
         for (int i = 0; i < n; i++) {                                             \
@@ -63,5 +64,32 @@ EK_UNARY_K(ek_hard_sigmoid_f32, EK_CLAMP(k->a *v + k->b, 0.0f, 1.0f))
 EK_UNARY_K(ek_selu_f32, k->b *(v > 0.0f ? v : k->a * expm1f(v)))
 EK_UNARY(ek_gelu_f32, 0.5f * v * (1.0f + erff(v * 0.70710678f)))
 EK_UNARY(ek_gelu_tanh_f32, 0.5f * v * (1.0f + tanhf(0.79788456f * (v + 0.044715f * v * v * v))))
+
+/* Plain integers wrap as two's complement does. */
+typedef struct {
+    int64_t low, high;
+} ek_bounds_t;
+
+#define EK_CLAMP_INT(NAME, T)                                                              \
+    EK_KERNEL void NAME(const T *x, T *y, int n, const ek_bounds_t *b) {                   \
+        for (int i = 0; i < n; i++) y[i] = (T)EK_CLAMP((int64_t)x[i], b->low, b->high);    \
+    }
+
+EK_UNARY_T(ek_relu_s32, int32_t, EK_MAX(v, 0))
+EK_UNARY_T(ek_relu6_s32, int32_t, EK_CLAMP(v, 0, 6))
+EK_UNARY_T(ek_relu_n1_to_1_s32, int32_t, EK_CLAMP(v, -1, 1))
+EK_UNARY_T(ek_abs_s32, int32_t, v < 0 ? (int32_t)(0 - (uint32_t)v) : v)
+EK_UNARY_T(ek_neg_s32, int32_t, (int32_t)(0 - (uint32_t)v))
+EK_UNARY_T(ek_square_s32, int32_t, (int32_t)((uint32_t)v * (uint32_t)v))
+EK_UNARY_T(ek_sign_s32, int32_t, (v > 0) - (v < 0))
+EK_CLAMP_INT(ek_clamp_s32, int32_t)
+EK_UNARY_T(ek_relu_s64, int64_t, EK_MAX(v, 0))
+EK_UNARY_T(ek_relu6_s64, int64_t, EK_CLAMP(v, 0, 6))
+EK_UNARY_T(ek_relu_n1_to_1_s64, int64_t, EK_CLAMP(v, -1, 1))
+EK_UNARY_T(ek_abs_s64, int64_t, v < 0 ? (int64_t)(0 - (uint64_t)v) : v)
+EK_UNARY_T(ek_neg_s64, int64_t, (int64_t)(0 - (uint64_t)v))
+EK_UNARY_T(ek_square_s64, int64_t, (int64_t)((uint64_t)v * (uint64_t)v))
+EK_UNARY_T(ek_sign_s64, int64_t, (v > 0) - (v < 0))
+EK_CLAMP_INT(ek_clamp_s64, int64_t)
 
 #endif

@@ -1,0 +1,73 @@
+"""Every op is written as C, or refused by its name before any C is written; explain and compile agree on it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from edgec.drive.explain import explain_model
+from edgec.drive.lower import Options, lower
+from edgec.emit.c import segment_source
+from edgec.errors import UnsupportedError
+from edgec.frontends.onnx import read_onnx
+from edgec.ir import Array, interp
+from tests.frontends.onnx_files import agree, node, random_floats, write
+from tests.harness import assert_agree, run_c
+
+TWO = np.array(2, np.float32)
+SUM = node("ReduceSum", ["x"], "s", keepdims=0)
+MATRIX = np.ones((3, 3), np.float32)
+LARGEST = [node("MatMul", ["x", "w"], "s"), node("ReduceMax", ["s"], "t", keepdims=0)]
+
+
+@pytest.mark.parametrize("target", ["host", "pi4+coral"])
+@pytest.mark.parametrize(
+    ("nodes", "shape"),
+    [
+        ([node("Add", ["x", "c"], "y")], []),
+        ([SUM, node("Mul", ["s", "c"], "t"), node("Add", ["t", "c"], "y")], [2, 3]),
+        ([*LARGEST, node("Sub", ["t", "c"], "y")], [3]),
+    ],
+)  # fmt: skip
+def test_a_constant_and_a_scalar(tmp_path: Path, nodes: Any, shape: Sequence[int], target: str) -> None:
+    path = write(tmp_path / "m.onnx", nodes, {"x": shape}, ["y"], {"c": TWO, "w": MATRIX})
+    agree(path)
+    for s in lower(path, Options(target=target, allow_float=True)).partition.segments:
+        segment_source(s.graph, s.name)
+
+
+@pytest.mark.cc
+def test_a_bias_that_is_computed(tmp_path: Path) -> None:
+    weights: Mapping[str, Array] = {"w": np.ones((2, 3, 1, 1), np.float32)}
+    path = write(
+        tmp_path / "m.onnx", [node("Conv", ["x", "w", "b"], "y")], {"x": [1, 3, 4, 4], "b": [2]}, ["y"], weights
+    )
+    graph = read_onnx(path, {})
+    inputs = random_floats(graph)
+    assert_agree(run_c(graph, inputs), interp(graph, inputs))
+
+
+@pytest.mark.parametrize(
+    ("nodes", "text"),
+    [
+        ([node("Conv", ["x", "w"], "y")], "conv2d: the weight (w_1) is computed at run time"),
+        ([node("ConvTranspose", ["x", "w"], "y")], "transpose_conv2d: the weight (w_1) is computed at run time"),
+        ([node("Cast", ["x"], "i", to=6), node("Pow", ["i", "i"], "y")], "edgec has no C kernel for pow of int32"),
+        (
+            [node("Cast", ["x"], "i", to=3), node("Add", ["i", "i"], "y")],
+            "edgec has no C kernel for cast of float32, int8 without a scale",
+        ),
+    ],
+)  # fmt: skip
+def test_refused_by_name(tmp_path: Path, nodes: Any, text: str) -> None:
+    path = write(tmp_path / "m.onnx", nodes, {"x": [1, 3, 2, 2], "w": [3, 3, 1, 1]}, ["y"])
+    for call in (lower, explain_model):
+        with pytest.raises(UnsupportedError) as caught:
+            call(path, Options())
+        assert text in caught.value.what
+        assert caught.value.exit_code == 2
+        assert "n_" in str(caught.value.at)
