@@ -99,7 +99,7 @@ def finish(folder: Path, quiet: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="machine-readable, to standard output")
 @click.option("--html", type=click.Path(path_type=Path), metavar="FILE", help="a page with the graph to look at")
 @click.option(
-    "--require", multiple=True, metavar="EXPR", help="exit code 2 unless it holds: tpu.macs>=95%, tpu=100%, ms<=20ms, …"
+    "--require", multiple=True, metavar="EXPR", help="exit code 1 unless it holds: tpu.macs>=95%, tpu=100%, ms<=20ms, …"
 )
 def explain(
     model: Path, brief: bool, as_json: bool, html: Path | None, require: tuple[str, ...], **options: Any
@@ -124,7 +124,7 @@ def explain(
         click.echo(to_text(report, not brief), nl=bool(outcomes))
     for o in outcomes:
         click.echo(o.line(), err=as_json)
-    return 0 if all(o.holds for o in outcomes) else 2
+    return 0 if all(o.holds for o in outcomes) else 1
 
 
 @click.command()

@@ -43,7 +43,7 @@ def explain_model(model: Path, options: Options) -> Report:
         obstacle=_obstacle(lowered.imported),
         baseline=cpu_only(plain, cpu),
         stock=_stock(lowered, operators, options),
-        operators=judge(operators),
+        operators=judge(operators, calibrated=options.calibrate is not None),
         rewritten=lowered.rewritten,
     )
     return explain(lowered.partition, cpu, origin)
@@ -90,5 +90,6 @@ def _of_operators(model: Path, options: Options, obstacle: str) -> Report:
     cpu, link = cpu_cost(target), LINKS[target.board.coral] if target.coral else None
     stock = stock_of_file(operators, cpu, link) if link else None
     baseline = cpu_only(whole(operators)[0], cpu)
-    origin = Origin(model.stem, target.name, False, obstacle, baseline, stock, judge(operators))
+    judged = judge(operators, calibrated=options.calibrate is not None)
+    origin = Origin(model.stem, target.name, False, obstacle, baseline, stock, judged)
     return unplaced(origin, baseline, link)

@@ -52,7 +52,7 @@ class Versions:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why an op may not go to the Edge TPU: the rule, what was seen, and what would help.
+    """Why an op may not go to the Edge TPU: the rule, what was seen, and what would help (None: nothing would).
 
     uncertain: the evidence does not say whether the compiler maps it.
     """
@@ -60,7 +60,7 @@ class Refusal:
     rule: str
     constraint: str
     seen: str
-    fix: str
+    fix: str | None
     uncertain: bool = False
 
 
@@ -184,10 +184,10 @@ Rule = Callable[["OpDef", "Op"], str | None]
 F = TypeVar("F", bound=Callable[..., str | None])
 
 
-def edgetpu_rule(fix: str) -> Callable[[F], F]:
+def edgetpu_rule(fix: str | None) -> Callable[[F], F]:
     """Mark a method as a support rule: its docstring is the constraint, its result what was seen (None: holds).
 
-    A result of type `Uncertain` says that the evidence does not decide.
+    fix: what would help; None where nothing would. A result of type `Uncertain` says that the evidence does not decide.
     """
 
     def mark(fn: F) -> F:
@@ -287,8 +287,7 @@ class OpDef:
     def why_not(self, op: Op) -> list[Refusal]:
         """Every support rule that this op breaks, or may break; empty: the Edge TPU runs it."""
         if not self.edgetpu:
-            fix = "none needed: edgec compiles it to C for the CPU"
-            return [Refusal("supported_op", "the operation must be one that the Edge TPU has", self.kind, fix)]
+            return [Refusal("supported_op", "the operation must be one that the Edge TPU has", self.kind, None)]
         found: list[Refusal] = []
         for name, fn in inspect.getmembers(type(self), inspect.isfunction):
             if hasattr(fn, "edgetpu_fix") and (seen := fn(self, op)) is not None:
