@@ -10,6 +10,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from edgec.ir.types import Array, Quant, TensorType
@@ -289,10 +290,9 @@ class OpDef:
         if not self.edgetpu:
             return [Refusal("supported_op", "the operation must be one that the Edge TPU has", self.kind, None)]
         found: list[Refusal] = []
-        for name, fn in inspect.getmembers(type(self), inspect.isfunction):
-            if hasattr(fn, "edgetpu_fix") and (seen := fn(self, op)) is not None:
-                unsure = isinstance(seen, Uncertain)
-                found.append(Refusal(name.strip("_"), inspect.getdoc(fn) or "", seen, fn.edgetpu_fix, unsure))
+        for name, constraint, fix, rule in _rules(type(self)):
+            if (seen := rule(self, op)) is not None:
+                found.append(Refusal(name, constraint, seen, fix, isinstance(seen, Uncertain)))
         return found
 
     @edgetpu_rule(fix="give calibration data (--calibrate) so that edgec quantizes the model to int8")
@@ -317,6 +317,17 @@ class OpDef:
         """At most 12656736 elements, the largest tensor that was seen to map."""
         large = (v for v in [*op.inputs, *op.outputs] if v.type.size > LARGEST_MAPPED)
         return next((Uncertain(f"{v.name} has shape {list(v.type.shape)}") for v in large), None)
+
+
+@cache
+def _rules(of: type[OpDef]) -> tuple[tuple[str, str, str | None, Rule], ...]:
+    """The support rules of an op, by name: each with its constraint and what would help."""
+    methods = inspect.getmembers(of, inspect.isfunction)
+    return tuple(
+        (name.strip("_"), inspect.getdoc(fn) or "", fn.edgetpu_fix, fn)
+        for name, fn in methods
+        if hasattr(fn, "edgetpu_fix")
+    )
 
 
 def by_name(table: str, name: str) -> type[OpDef] | None:

@@ -172,9 +172,8 @@ def op_work(op: Op) -> OpWork:
     )
 
 
-def tpu_work(ops: Sequence[Op], inputs: Iterable[Value], outputs: Iterable[Value]) -> TpuWork:
-    """The work of ops as one segment with these crossing values."""
-    works = [op_work(op) for op in ops]
+def tpu_work(works: Sequence[OpWork], inputs: Iterable[Value], outputs: Iterable[Value]) -> TpuWork:
+    """The work of operations as one segment with these crossing values."""
     cycles = CYCLES["segment"] + sum(w.cycles for w in works)
     return TpuWork(
         bytes_in=sum(v.type.nbytes for v in inputs),

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from edgec.ir import Graph, Op, Value
 from edgec_partitioner.regions import CALL_MS, PLACES, Costs, Places, Region, regions, staged, stages
-from edgec_partitioner.stage_model import lower_bound, solve
+from edgec_partitioner.stage_model import GAP, lower_bound, solve
 from edgec_partitioner.stage_problem import Problem, problem
 from edgec_partitioner.verdicts import Place
 
@@ -64,6 +64,9 @@ def choose(graph: Graph, allowed: Places, costs: Costs) -> Cuts:
     best = greedy(graph, allowed, costs)
     total = bound = _total(graph, best, costs)
     p, tried = problem(graph, allowed, costs), 0
+    sure = lower_bound(p, overheads=True)
+    if total - sure <= GAP * total:  # the greedy choice is proven best, and no program need be solved
+        return Cuts(best, total, min(sure, total), tuple(_demoted(graph, best, allowed, costs, total)))
     floor = lower_bound(p)
     while (segments := min(_most(p, floor, total), MOST_SEGMENTS)) > tried:
         tried = segments if tried else min(segments, 2 + max(best.values()) // 2)
