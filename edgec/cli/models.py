@@ -13,7 +13,7 @@ import click
 
 import edgec
 from edgec.errors import InputError
-from edgec.report.terminal import progress
+from edgec.report.terminal import progress, where_the_time_went
 
 if TYPE_CHECKING:
     from edgec.drive.lower import Options
@@ -72,12 +72,13 @@ def compile(
     """Turn MODEL (.onnx, .tflite) into one verified bundle."""
     from edgec.drive.compile import compile_model
 
-    done = compile_model(
-        model, output=output, labels=labels, cc=cc, dump=dump, options=_options(**options), progress=progress(quiet),
-        edgetpu_compiler=edgetpu_compiler,
-    )  # fmt: skip
+    with progress(quiet) as say:
+        done = compile_model(
+            model, output=output, labels=labels, cc=cc, dump=dump, options=_options(**options), progress=say,
+            edgetpu_compiler=edgetpu_compiler,
+        )  # fmt: skip
     if not quiet:
-        click.echo(done.summary())
+        click.echo(f"{done.summary()}\n{where_the_time_went(done.steps)}")
 
 
 @click.command()
@@ -87,9 +88,10 @@ def finish(folder: Path, quiet: bool) -> None:
     """Go on with the FOLDER of --edgetpu-compiler folder:DIR, after its compile.sh has run."""
     from edgec.drive.compile import finish
 
-    done = finish(folder, progress(quiet))
+    with progress(quiet) as say:
+        done = finish(folder, say)
     if not quiet:
-        click.echo(done.summary())
+        click.echo(f"{done.summary()}\n{where_the_time_went(done.steps)}")
 
 
 @click.command()
@@ -114,7 +116,8 @@ def explain(
     wanted = requirements(require)
     if html is not None:
         check_place(html, "--html")
-    report = explain_model(model, _options(**options))
+    with progress(lines=False) as say:
+        report = explain_model(model, _options(**options), say)
     outcomes = check(wanted, report)
     if html is not None:
         write_whole(html, page(report))
