@@ -290,7 +290,7 @@ class OpDef:
         if not self.edgetpu:
             return [Refusal("supported_op", "the operation must be one that the Edge TPU has", self.kind, None)]
         found: list[Refusal] = []
-        for name, constraint, fix, rule in _rules(type(self)):
+        for name, constraint, fix, rule in _rules(self.kind):
             if (seen := rule(self, op)) is not None:
                 found.append(Refusal(name, constraint, seen, fix, isinstance(seen, Uncertain)))
         return found
@@ -320,9 +320,9 @@ class OpDef:
 
 
 @cache
-def _rules(of: type[OpDef]) -> tuple[tuple[str, str, str | None, Rule], ...]:
+def _rules(kind: str) -> tuple[tuple[str, str, str | None, Rule], ...]:
     """The support rules of an op, by name: each with its constraint and what would help."""
-    methods = inspect.getmembers(of, inspect.isfunction)
+    methods = inspect.getmembers(OpDef.registry[kind], inspect.isfunction)
     return tuple(
         (name.strip("_"), inspect.getdoc(fn) or "", fn.edgetpu_fix, fn)
         for name, fn in methods

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import io
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from edgec.drive.compile import compile_model
 from edgec.drive.lower import Options
-from edgec.report import terminal
 from edgec.report.terminal import progress, where_the_time_went
 from edgec.steps import COMPILE_C, Step, Steps, counted, each
 
@@ -63,7 +63,7 @@ def test_off_a_terminal_there_is_a_line_for_what_took_a_second(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], quiet: bool
 ) -> None:
     clock = Clock()
-    monkeypatch.setattr(terminal.time, "monotonic", clock)
+    monkeypatch.setattr(time, "monotonic", clock)
     with progress(quiet) as say:
         for text, seconds in [
             ("read", 0.4),
