@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from edgec.ir import Graph, Op
 from edgec_partitioner.greedy import Surroundings, connected, greedy
-from edgec_partitioner.regions import CALL_MS, PLACES, Costs, Places, staged
+from edgec_partitioner.regions import CALL_MS, PLACES, Costs, Places, regions, staged
 from edgec_partitioner.stage_model import GAP, lower_bound, solve
 from edgec_partitioner.stage_problem import Problem, problem
 from edgec_partitioner.verdicts import Place
@@ -67,7 +67,7 @@ def choose(graph: Graph, allowed: Places, costs: Costs) -> Cuts:
     p, tried = problem(graph, allowed, costs), 0
     sure = lower_bound(p, overheads=True)
     if total - sure <= GAP * total:  # the greedy choice is proven best, and no program need be solved
-        return Cuts(best, total, min(sure, total), tuple(_demoted(graph, best, allowed, costs)))
+        return Cuts(best, total, min(sure, total), tuple(_demoted(graph, best, allowed, costs, total)))
     floor = lower_bound(p)
     while (segments := min(_most(p, floor, total), MOST_SEGMENTS)) > tried:
         tried = segments if tried else min(segments, 2 + max(best.values()) // 2)
@@ -77,7 +77,7 @@ def choose(graph: Graph, allowed: Places, costs: Costs) -> Cuts:
             better = _tidy(found.stage)
             if (ms := _total(graph, better, costs)) < total:
                 best, total = better, ms
-    return Cuts(best, total, min(bound, total), tuple(_demoted(graph, best, allowed, costs)))
+    return Cuts(best, total, min(bound, total), tuple(_demoted(graph, best, allowed, costs, total)))
 
 
 def _with(p: Problem, floor: float, segments: int) -> float:
@@ -106,8 +106,9 @@ def _total(graph: Graph, stage: Mapping[Op, int], costs: Costs) -> float:
     return costs.total_ms(staged(graph, stage))
 
 
-def _demoted(graph: Graph, stage: Mapping[Op, int], allowed: Places, costs: Costs) -> Iterator[Demoted]:
+def _demoted(graph: Graph, stage: Mapping[Op, int], allowed: Places, costs: Costs, total: float) -> Iterator[Demoted]:
     places = {op: PLACES[s % 2] for op, s in stage.items()}
     look = Surroundings(graph, costs)
+    later = costs.total_ms(regions(graph, places)) - total  # what the choice gains by stages that are not the earliest
     for ops in connected([op for op in graph.ops if places[op] != allowed[op]], graph.producers()):
-        yield Demoted(ops, max(0.0, look.change(places, ops, PLACES[1])))
+        yield Demoted(ops, max(0.0, later + look.change(places, ops, PLACES[1])))
