@@ -84,6 +84,7 @@ def test_interp_runs_what_is_small_or_has_no_c() -> None:
     x = net.input(1, 8)
     unread = net.done(net.op(Opaque("CUSTOM", "custom", (("float32", (1, 8)),)), x))
     assert isinstance(runner(unread, 10**9, native_compiler(None), told.append), partial)
+    assert told == ["compile C of the float model"] * 2  # the second was tried
 
 
 def test_memory_does_not_grow_with_the_photos(tmp_path: Path) -> None:
