@@ -2,7 +2,8 @@
 
 One grammar for `explain --require`, `flash --health` and the budgets of `bench`: FIGURE OP NUMBER [UNIT]. OP is >=,
 <=, >, <, == or =. Without a unit the number is in the figure's own; with one, the unit must be of the figure's
-dimension, or % of the whole that the figure is a part of. Nothing in it is a comma, so commas may separate several.
+dimension, or % of the whole that the figure is a part of. A bare number up to 100 is refused where a share is what
+people ask for: `tpu.macs>=95` would always hold. Nothing in it is a comma, so commas may separate several.
 """
 
 from __future__ import annotations
@@ -65,10 +66,15 @@ _SIGNED = "a temperature"  # the only dimension that goes below 0
 
 @dataclass(frozen=True)
 class Kind:
-    """What is known of a figure before there is one. unit: of UNITS. part: of a whole, so a share can be asked for."""
+    """What is known of a figure before there is one.
+
+    unit: of UNITS. part: of a whole, so a share can be asked for. share: that is how it is mostly asked for, so that a
+    number without a unit is taken for a forgotten %.
+    """
 
     unit: str = ""
     part: bool = False
+    share: bool = False
 
     def takes(self, unit: str) -> bool:
         """Whether a number in this unit, one of UNITS, can be compared with it."""
@@ -165,6 +171,7 @@ class Vocabulary:
         value = float(digits)
         if not math.isfinite(value):
             raise InputError(f'"{text}": the number is too large', self.where, f"for example {self.example}")
+        self._check_bare(name, sign, digits, value, unit)
         if value < 0 and UNITS[unit or self.known[name].unit].dimension != _SIGNED:
             raise InputError(f'"{text}": {name} is never below 0', self.where, f"for example {self.example}")
         return Requirement(text.strip(), name, sign if sign in _OPERATORS else "==", value, unit)
@@ -172,6 +179,15 @@ class Vocabulary:
     def parse_all(self, texts: Iterable[str]) -> list[Requirement]:
         """Of texts that may each hold several, separated by commas. Raises InputError."""
         return [self.parse(one) for text in texts for one in text.split(",")]
+
+    def _check_bare(self, name: str, sign: str, digits: str, value: float, unit: str) -> None:
+        """A number that may lack its %. Zero is the same either way, and more than 100 cannot be a share."""
+        kind = self.known[name]
+        if unit or not kind.share or not 0 < value <= 100:
+            return
+        own = f", or {name}{sign}{digits}{kind.unit} for {UNITS[kind.unit].dimension}" if kind.unit else ""
+        what = f"{name}{sign}{digits} has no unit, and {name} is mostly asked for as a percentage"
+        raise InputError(what, self.where, f"write {name}{sign}{digits}%{own}")
 
     def _check_unit(self, text: str, name: str, unit: str) -> None:
         kind = self.known[name]

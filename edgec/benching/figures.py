@@ -8,7 +8,7 @@
     rss arena code constants data  bytes: the process, and its parts by plan and by the file's sections
     celsius mhz throttled          the highest, the lowest while it ran, 0 or 1
 
-A share (`seg0<=40%`, `spread<=10%`) is of the median latency.
+A share (`seg0<=40%`, `spread<=10%`) is of the median latency; `spread` and the parts of `tpu` need `%` or `ms`.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ ON_TPU = ("delegate", COST_MODEL)
 """Backends whose time is the Edge TPU's: measured on it, and estimated of it."""
 
 _TRANSFERS = ("input", "output", "code", "streamed")
+_SHARES = ("spread", "tpu.transfer", "tpu.invoke", "tpu.compute")
+"""What is mostly asked for as a share of the latency: a number without a unit lacks its %."""
 _EXAMPLE = "p95<=33ms, first<=500ms or rss<=80MB"
 
 
@@ -100,7 +102,7 @@ def parse_budgets(texts: Iterable[str], bundle: Bundle, where: str = "--budget")
     """
     ops = {s["name"]: len(s["functions"]) for s in read_graph(bundle)["segments"]}
     shape = [(s.name, ops.get(s.name, 0)) for s in bundle.manifest.segments]
-    known = {name: Kind(q.unit, q.part) for name, q in _quantities(shape).items()}
+    known = {name: Kind(q.unit, q.part, share=name in _SHARES) for name, q in _quantities(shape).items()}
     listed = [*_WHOLE, *(_span(name, n) for name, n in shape)]
     return Vocabulary(known, where, _EXAMPLE, listed=", ".join(listed)).parse_all(texts)
 

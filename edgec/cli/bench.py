@@ -46,7 +46,7 @@ def bench(bundle: Path | None, on: str | None, quiet: bool, **options: Any) -> i
     from edgec.report.bench.text import to_markdown
 
     requests = _requests(bundle, on, {k: v for k, v in options.items() if v not in (None, ())})
-    say, codes = progress(), []
+    say, codes = progress(lines=False), []
     for i, request in enumerate(requests):
         if i:
             click.echo()

@@ -14,7 +14,7 @@ import click
 import edgec
 from edgec.cli.reach import TIMEOUT, on_one, resolved
 from edgec.errors import InputError
-from edgec.report.terminal import progress
+from edgec.report.terminal import progress, where_the_time_went
 
 if TYPE_CHECKING:
     from edgec.drive.lower import Options
@@ -73,12 +73,13 @@ def compile(
     """Turn MODEL (.onnx, .tflite) into one verified bundle."""
     from edgec.drive.compile import compile_model
 
-    done = compile_model(
-        model, output=output, labels=labels, cc=cc, dump=dump, options=_options(**options), progress=progress(quiet),
-        edgetpu_compiler=edgetpu_compiler,
-    )  # fmt: skip
+    with progress(quiet) as say:
+        done = compile_model(
+            model, output=output, labels=labels, cc=cc, dump=dump, options=_options(**options), progress=say,
+            edgetpu_compiler=edgetpu_compiler,
+        )  # fmt: skip
     if not quiet:
-        click.echo(done.summary())
+        click.echo(f"{done.summary()}\n{where_the_time_went(done.steps)}")
 
 
 @click.command()
@@ -88,9 +89,10 @@ def finish(folder: Path, quiet: bool) -> None:
     """Go on with the FOLDER of --edgetpu-compiler folder:DIR, after its compile.sh has run."""
     from edgec.drive.compile import finish
 
-    done = finish(folder, progress(quiet))
+    with progress(quiet) as say:
+        done = finish(folder, say)
     if not quiet:
-        click.echo(done.summary())
+        click.echo(f"{done.summary()}\n{where_the_time_went(done.steps)}")
 
 
 @click.command()
@@ -100,7 +102,7 @@ def finish(folder: Path, quiet: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="machine-readable, to standard output")
 @click.option("--html", type=click.Path(path_type=Path), metavar="FILE", help="a page with the graph to look at")
 @click.option(
-    "--require", multiple=True, metavar="EXPR", help="exit code 2 unless it holds: tpu.macs>=95%, tpu=100%, ms<=20ms, …"
+    "--require", multiple=True, metavar="EXPR", help="exit code 1 unless it holds: tpu.macs>=95%, tpu=100%, ms<=20ms, …"
 )
 def explain(
     model: Path, brief: bool, as_json: bool, html: Path | None, require: tuple[str, ...], **options: Any
@@ -115,7 +117,8 @@ def explain(
     wanted = requirements(require)
     if html is not None:
         check_place(html, "--html")
-    report = explain_model(model, _options(**options))
+    with progress(lines=False) as say:
+        report = explain_model(model, _options(**options), say)
     outcomes = check(wanted, report)
     if html is not None:
         write_whole(html, page(report))
@@ -125,7 +128,7 @@ def explain(
         click.echo(to_text(report, not brief), nl=bool(outcomes))
     for o in outcomes:
         click.echo(o.line(), err=as_json)
-    return 0 if all(o.holds for o in outcomes) else 2
+    return 0 if all(o.holds for o in outcomes) else 1
 
 
 @click.command()

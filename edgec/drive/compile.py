@@ -15,7 +15,7 @@ from edgec_runtime import Bundle, write_bundle
 
 from edgec.drive.edgetpu_loop import Outcome, ask, told
 from edgec.drive.job import Job
-from edgec.drive.lower import Dump, Lowered, Options, Progress, lower
+from edgec.drive.lower import Dump, Lowered, Options, lower
 from edgec.drive.native import native_compiler
 from edgec.drive.verify import verify_bundle
 from edgec.emit.c import CSRC, CSource, segment_source
@@ -26,6 +26,7 @@ from edgec.errors import EdgecError, InputError
 from edgec.ir import Graph, Quant, TensorType, print_graph
 from edgec.quantize.verification import Verification
 from edgec.report.summary import Made, summary
+from edgec.steps import Progress, Step, Steps
 from edgec.toolchain.build import Binaries, build
 from edgec.toolchain.cc import Compiler
 from edgec.toolchain.edgetpu import PROGRAM
@@ -37,13 +38,14 @@ from edgec.version import VERSION
 
 @dataclass(frozen=True)
 class Compiled:
-    """What a compile made. asked: what edgetpu_compiler said; None if it was not asked."""
+    """What a compile made. asked: what edgetpu_compiler said; None if it was not asked. steps: where its time went."""
 
     path: Path
     lowered: Lowered
     sources: Mapping[str, CSource]
     verification: Verification
     asked: Outcome | None
+    steps: tuple[Step, ...] = ()
 
     def summary(self) -> str:
         """The first screen: places, sizes, checks."""
@@ -79,7 +81,7 @@ def compile_model(
     job.check()
     runner = runner_for(edgetpu_compiler, {} if not _by_hand(edgetpu_compiler) else job.recipe())
     needed = edgetpu_compiler is not None
-    return _compile(job, runner, dump, progress or (lambda text: None), needed=needed)
+    return _compile(job, runner, dump, Steps(progress), needed=needed)
 
 
 def finish(folder: Path, progress: Progress | None = None) -> Compiled:
@@ -91,7 +93,7 @@ def finish(folder: Path, progress: Progress | None = None) -> Compiled:
     runner = HandOff.open(folder)
     job = Job.again(runner.recipe, folder)
     job.check()
-    return _compile(job, runner, (), progress or (lambda text: None), needed=True, finishing=True)
+    return _compile(job, runner, (), Steps(progress), needed=True, finishing=True)
 
 
 def _by_hand(where: str | None) -> bool:
@@ -99,7 +101,7 @@ def _by_hand(where: str | None) -> bool:
 
 
 def _compile(
-    job: Job, runner: Runner | None, dump: Sequence[str], say: Progress, *, needed: bool, finishing: bool = False
+    job: Job, runner: Runner | None, dump: Sequence[str], say: Steps, *, needed: bool, finishing: bool = False
 ) -> Compiled:
     """finishing: do not write a bundle while edgetpu_compiler has to run by hand."""
     names = _labels(job.labels)
@@ -112,13 +114,12 @@ def _compile(
     return _build(job, lowered, asked, names, say)
 
 
-def _build(job: Job, lowered: Lowered, asked: Outcome | None, labels: Sequence[str] | None, say: Progress) -> Compiled:
+def _build(job: Job, lowered: Lowered, asked: Outcome | None, labels: Sequence[str] | None, say: Steps) -> Compiled:
     """C, binaries, verification and bundle of a partitioned model."""
     segments = lowered.partition.segments
-    say("writing C and TFLite")
+    say("emit")
     sources = {s.name: segment_source(s.graph, s.name) for s in segments}
     tflites = {s.name: write_tflite(s.graph) for s in segments if s.place == "edgetpu"}
-    say("compiling C")
     tensors = _crossing(lowered)
     entries = [_entry(s, sources[s.name]) for s in segments]
     model_c = model_source(
@@ -126,18 +127,20 @@ def _build(job: Job, lowered: Lowered, asked: Outcome | None, labels: Sequence[s
     )
     texts = {f"{name}.c": source.text for name, source in sources.items()} | {"model.c": model_c}
     compilers = compilers_for(lowered.target.board, job.cc)
-    binaries = build(texts, CSRC, compilers)
+    binaries = build(texts, CSRC, compilers, say)
+    say("pack")
     files = _files(texts, tflites, asked, binaries)
     files[GRAPH_FILE] = graph_file(lowered.partition, sources)
     toolchain = {target: compiler.version() for target, compiler in compilers.items()}
     if asked is not None and asked.version is not None:
         toolchain[PROGRAM] = asked.version
     manifest = _manifest(lowered, sources, tensors, files, labels, toolchain)
-    say("verifying")
-    checked = _verify(manifest, files, lowered, job.options.min_cosine if lowered.quantized else None)
+    say("verify")
+    checked = _verify(manifest, files, lowered, job.options.min_cosine if lowered.quantized else None, say)
+    say("pack")
     write_bundle(job.output, {**manifest, "verification": checked.to_json()}, files)
     say("")
-    return Compiled(job.output, lowered, sources, checked, asked)
+    return Compiled(job.output, lowered, sources, checked, asked, say.done())
 
 
 def compilers_for(board: Board, cc: str | None) -> dict[str, Compiler]:
@@ -235,14 +238,14 @@ def _quant(q: Quant | None) -> dict[str, Any] | None:
 
 
 def _verify(
-    manifest: Mapping[str, Any], files: Mapping[str, bytes], lowered: Lowered, min_cosine: float | None
+    manifest: Mapping[str, Any], files: Mapping[str, bytes], lowered: Lowered, min_cosine: float | None, say: Progress
 ) -> Verification:
     """Run a bundle written aside on the samples. Raises EdgecError when something does not agree."""
     with tempfile.TemporaryDirectory(prefix="edgec-verify-") as tmp:
         aside = Path(tmp) / "model.edgec"
         write_bundle(aside, manifest, files)
         with Bundle.open(aside) as bundle:
-            checked = verify_bundle(bundle, lowered, min_cosine)
+            checked = verify_bundle(bundle, lowered, min_cosine, say)
     if not checked.ok:
         hint = "report it with the model"
         if lowered.quantized:

@@ -14,10 +14,11 @@ from edgec_partitioner.regions import regions
 from edgec_partitioner.segments import Segment, segment
 from edgec_partitioner.verdicts import Place
 
-from edgec.drive.lower import Lowered, Progress, without
+from edgec.drive.lower import Lowered, without
 from edgec.emit.tflite import write_tflite
 from edgec.errors import ToolError
 from edgec.ir import Graph, Op, Refusal
+from edgec.steps import Progress
 from edgec.toolchain.edgetpu import PROGRAM
 from edgec.toolchain.edgetpu.driver import NO_REASON, CompiledSegment, compile_segments
 from edgec.toolchain.edgetpu.handoff import Pending

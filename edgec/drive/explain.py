@@ -19,20 +19,22 @@ from edgec.ir.source import SourceOperator
 from edgec.ops.opaque import Opaque
 from edgec.passes.pipeline import available, optimize
 from edgec.quantize.quantize import assumed, evenly
+from edgec.steps import Progress
 
 
-def explain_model(model: Path, options: Options) -> Report:
+def explain_model(model: Path, options: Options, progress: Progress = lambda text: None) -> Report:
     """The report on a model file, next to what the stock compiler would make of it.
 
     A float model without calibration data is judged with assumed scales. A .tflite file is explained even if it holds
     what edgec cannot compile; `Report.obstacle` says what.
     """
     try:
-        lowered = lower(model, options, assume=True)
+        lowered = lower(model, options, assume=True, progress=progress)
     except UnsupportedError as e:
         if model.suffix.lower() != ".tflite" or options.input_shapes:
             raise
         return _of_operators(model, options, e.what)
+    progress("compare")
     operators = read_operators(model) if model.suffix.lower() == ".tflite" else ()
     target, cpu = lowered.target, cpu_cost(lowered.target)
     plain = _without_rewrites(lowered, options)
@@ -43,7 +45,7 @@ def explain_model(model: Path, options: Options) -> Report:
         obstacle=_obstacle(lowered.imported),
         baseline=cpu_only(plain, cpu),
         stock=_stock(lowered, operators, options),
-        operators=judge(operators),
+        operators=judge(operators, calibrated=options.calibrate is not None),
         rewritten=lowered.rewritten,
     )
     return explain(lowered.partition, cpu, origin)
@@ -90,5 +92,6 @@ def _of_operators(model: Path, options: Options, obstacle: str) -> Report:
     cpu, link = cpu_cost(target), LINKS[target.board.coral] if target.coral else None
     stock = stock_of_file(operators, cpu, link) if link else None
     baseline = cpu_only(whole(operators)[0], cpu)
-    origin = Origin(model.stem, target.name, False, obstacle, baseline, stock, judge(operators))
+    judged = judge(operators, calibrated=options.calibrate is not None)
+    origin = Origin(model.stem, target.name, False, obstacle, baseline, stock, judged)
     return unplaced(origin, baseline, link)

@@ -22,6 +22,7 @@ from edgec.quantize.lower import lower as lowered_floats
 from edgec.quantize.observers import Run, calibrate
 from edgec.quantize.preprocess import Preprocess
 from edgec.quantize.quantize import assumed, is_quantized, quantize_ranges, random_sample
+from edgec.steps import Progress, each
 from edgec.toolchain.cc import Compiler
 
 CALIBRATION_SAMPLES = 100
@@ -31,7 +32,6 @@ _UNDOES_REWRITES = "recognize_activations"
 """It would put together again what was taken apart for the Edge TPU."""
 
 Dump = Callable[[str, Graph], None]
-Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -125,12 +125,13 @@ def lower(
     target = Target.parse(options.target)
     preprocess = Preprocess.parse(options.preprocess) if options.preprocess else None
     passes_off, rewrites_off = _disabled(options.disable)
-    say("reading the model")
+    say("read")
     imported = read_model(model, options.input_shapes, opaque=assume)
     if dump is not None:
         dump("import", imported)
-    say("optimising")
+    say("optimise")
     plain = graph = optimize(imported.copy(), passes_off, dump)
+    say("load samples")
     data = _data(imported, options, preprocess)
     check_kernels(graph)
     float_model = not is_quantized(graph)
@@ -140,20 +141,20 @@ def lower(
         raise _uncalibrated(model, target)
     assume, made, floats = assume and left and not options.allow_float, list[Applied](), None
     if calibrated or assume:
-        say("quantizing")
+        say("quantize")
         if target.coral:
             graph, made = legalize(graph, exact=False, optimistic=options.optimistic, disabled=rewrites_off)
             passes_off |= {_UNDOES_REWRITES}
             graph = optimize(graph, passes_off, dump)
         if calibrated:
-            graph, floats = _calibrated(graph, plain if made else None, data, native_compiler(cc))
+            graph, floats = _calibrated(graph, plain if made else None, data, native_compiler(cc), say)
         else:
             graph = assumed(graph)
         verify(graph, "quantized")
         graph = optimize(graph, passes_off, dump)
         if dump is not None:
             dump("quantize", graph)
-    say("partitioning")
+    say("partition")
     wishes = Wishes(options.optimistic, rewrites_off)
     parts = place(graph, target, wishes)
     samples, source = data.verify, data.source
@@ -169,13 +170,17 @@ def _uncalibrated(model: Path, target: Target) -> InputError:
     return InputError(what, f"--target {target.name}", hint)
 
 
-def _calibrated(graph: Graph, plain: Graph | None, data: Data, compiler: Compiler) -> tuple[Graph, FloatModel]:
+def _calibrated(
+    graph: Graph, plain: Graph | None, data: Data, compiler: Compiler, say: Progress
+) -> tuple[Graph, FloatModel]:
     """The int8 form of a float graph. plain: what it was before rewrites, if there were any."""
     ready, count = lowered_floats(graph), len(data.calibrate)
-    run = runner(ready, count, compiler)  # not by what there is to verify with: the scales must not hang on that
-    quantized = quantize_ranges(ready, calibrate(ready, data.calibrate, run=run))
+    run = runner(ready, count, compiler, say)  # not by what there is to verify with: the scales must not hang on that
+    ranges = calibrate(ready, each(data.calibrate, count, "calibrate", say), run=run)
+    say("quantize")
+    quantized = quantize_ranges(ready, ranges)
     own = plain is None and isinstance(run, NativeGraph)
-    reference = run if own else runner(plain or ready, len(data.verify), compiler)
+    reference = run if own else runner(plain or ready, len(data.verify), compiler, say)
     return quantized, FloatModel(ready, run, reference, count)
 
 

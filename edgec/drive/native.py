@@ -16,6 +16,7 @@ from edgec.emit.memory import roots
 from edgec.errors import UnsupportedError
 from edgec.ir import Array, Graph, Value, interp
 from edgec.quantize.observers import Observe, Run
+from edgec.steps import COMPILE_C, Progress
 from edgec.toolchain.cc import Compiler
 
 _NAME = "here"
@@ -33,11 +34,12 @@ def native_compiler(cc: str | None) -> Compiler:
     return Compiler.native(cc) if cc else Compiler.zig(here.library, here.program, here.mcpu)
 
 
-def runner(graph: Graph, samples: int, compiler: Compiler) -> Run:
+def runner(graph: Graph, samples: int, compiler: Compiler, say: Progress) -> Run:
     """Runs a graph: by its C where that pays for so many samples and every op has some, else by `interp`."""
     work = sum(op.spec.macs(op) + _ELEMENT * sum(v.type.size for v in op.outputs) for op in graph.ops)
     if work * samples >= _WORTH_COMPILING:
         try:
+            say(f"{COMPILE_C} of the float model")
             return NativeGraph(graph, compiler)
         except (NotImplementedError, UnsupportedError):
             pass  # an op without C: interp has them all

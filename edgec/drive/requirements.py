@@ -45,16 +45,17 @@ def _longest_on_tpu(r: Report) -> str:
 
 @dataclass(frozen=True)
 class Quantity:
-    """How a figure is made of a report. culprit: what is in the way. whole: what it is a part of."""
+    """How a figure is made of a report. culprit: what is in the way. whole: what it is a part of. share: see Kind."""
 
     value: Callable[[Report], float]
     culprit: Callable[[Report], str]
     whole: Callable[[Report], float] | None = None
     unit: str = ""
+    share: bool = False
 
     def kind(self) -> Kind:
         """What is known of it without a report."""
-        return Kind(self.unit, self.whole is not None)
+        return Kind(self.unit, self.whole is not None, self.share)
 
     def figure(self, r: Report) -> Figure:
         """It, of a report. Times of a partition are estimates."""
@@ -75,13 +76,13 @@ _ALL_OPS = _ours(lambda c: c.ops)
 _ALL_MS = _ours(lambda c: c.est_ms)
 
 FIGURES: Mapping[str, Quantity] = {
-    "tpu.macs": Quantity(_ours(lambda c: c.tpu_macs), _macs, _ALL_MACS),
-    "tpu.ops": Quantity(_ours(lambda c: c.tpu_ops), _slow, _ALL_OPS),
+    "tpu.macs": Quantity(_ours(lambda c: c.tpu_macs), _macs, _ALL_MACS, share=True),
+    "tpu.ops": Quantity(_ours(lambda c: c.tpu_ops), _slow, _ALL_OPS, share=True),
     "tpu.segments": Quantity(_ours(lambda c: c.tpu_segments), _slow, lambda r: len(r.segments)),
     "tpu.ms": Quantity(_ours(lambda c: c.tpu_ms), _longest_on_tpu, _ALL_MS, "ms"),
     "tpu.parameters": Quantity(_total("tpu_parameter_bytes"), _longest_on_tpu, _total("on_chip_bytes"), "B"),
     "tpu.streamed": Quantity(_total("tpu_streamed_bytes"), _longest_on_tpu, _total("tpu_parameter_bytes"), "B"),
-    "cpu.macs": Quantity(_ours(lambda c: c.macs - c.tpu_macs), _macs, _ALL_MACS),
+    "cpu.macs": Quantity(_ours(lambda c: c.macs - c.tpu_macs), _macs, _ALL_MACS, share=True),
     "cpu.ops": Quantity(_ours(lambda c: c.ops - c.tpu_ops), _slow, _ALL_OPS),
     "cpu.ms": Quantity(_ours(lambda c: c.cpu_ms), _slow, _ALL_MS, "ms"),
     "uncertain.ops": Quantity(_ours(lambda c: c.uncertain_ops), _unsure, _ALL_OPS),

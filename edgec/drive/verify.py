@@ -17,6 +17,7 @@ from edgec.ir import Array, Graph, Value, interp
 from edgec.quantize.accuracy import Tally
 from edgec.quantize.layers import worst_layer
 from edgec.quantize.verification import SegmentCheck, Verification
+from edgec.steps import Progress, each
 
 FLOAT_TOLERANCE = 1e-4
 """Of the output's range: C and numpy add float32 in different orders."""
@@ -33,7 +34,9 @@ _HEAVY = 1e9
 """A model of more multiply-accumulates runs through interp once, any other twice."""
 
 
-def verify_bundle(bundle: Bundle, lowered: Lowered, min_cosine: float | None) -> Verification:
+def verify_bundle(
+    bundle: Bundle, lowered: Lowered, min_cosine: float | None, say: Progress = lambda text: None
+) -> Verification:
     """Run the bundle on the samples in every way that this machine can, and compare.
 
     Each segment is compared with `interp` on the first sample or two; the outputs of a model that edgec quantized are
@@ -48,6 +51,7 @@ def verify_bundle(bundle: Bundle, lowered: Lowered, min_cosine: float | None) ->
         for i in range(count):
             if i >= exact and not reference.of_any_sample:
                 break
+            say(f"verify {i + 1}/{count}")
             sample, values = samples[i], dict[str, Array]() if lowered.floats is not None and i == 0 else None
             got = _run(session, segments, sample, "C", checks, values) if i < exact else session.run(sample)
             want = reference.exactly(sample) if i < exact else reference(sample)
@@ -61,7 +65,7 @@ def verify_bundle(bundle: Bundle, lowered: Lowered, min_cosine: float | None) ->
     on_tpu = [s for s in segments if s.place == "edgetpu"]
     if on_tpu:
         with Session(bundle, tpu="interpreter") as session:
-            for i in range(exact):
+            for i in each(range(exact), exact, "verify TFLite", say):
                 _run(session, on_tpu, samples[i], "TFLite", checks)
     merged, whole = _worst(checks), {name: t.result() for name, t in tallies.items()}
     failures = [

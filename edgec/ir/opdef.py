@@ -10,6 +10,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from edgec.ir.attributes import Attributes, Options
@@ -53,7 +54,7 @@ class Versions:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why an op may not go to the Edge TPU: the rule, what was seen, and what would help.
+    """Why an op may not go to the Edge TPU: the rule, what was seen, and what would help (None: nothing would).
 
     uncertain: the evidence does not say whether the compiler maps it.
     """
@@ -61,7 +62,7 @@ class Refusal:
     rule: str
     constraint: str
     seen: str
-    fix: str
+    fix: str | None
     uncertain: bool = False
 
 
@@ -190,10 +191,10 @@ Rule = Callable[["OpDef", "Op"], str | None]
 F = TypeVar("F", bound=Callable[..., str | None])
 
 
-def edgetpu_rule(fix: str) -> Callable[[F], F]:
+def edgetpu_rule(fix: str | None) -> Callable[[F], F]:
     """Mark a method as a support rule: its docstring is the constraint, its result what was seen (None: holds).
 
-    A result of type `Uncertain` says that the evidence does not decide.
+    fix: what would help; None where nothing would. A result of type `Uncertain` says that the evidence does not decide.
     """
 
     def mark(fn: F) -> F:
@@ -293,13 +294,11 @@ class OpDef:
     def why_not(self, op: Op) -> list[Refusal]:
         """Every support rule that this op breaks, or may break; empty: the Edge TPU runs it."""
         if not self.edgetpu:
-            fix = "none needed: edgec compiles it to C for the CPU"
-            return [Refusal("supported_op", "the operation must be one that the Edge TPU has", self.kind, fix)]
+            return [Refusal("supported_op", "the operation must be one that the Edge TPU has", self.kind, None)]
         found: list[Refusal] = []
-        for name, fn in inspect.getmembers(type(self), inspect.isfunction):
-            if hasattr(fn, "edgetpu_fix") and (seen := fn(self, op)) is not None:
-                unsure = isinstance(seen, Uncertain)
-                found.append(Refusal(name.strip("_"), inspect.getdoc(fn) or "", seen, fn.edgetpu_fix, unsure))
+        for name, constraint, fix, rule in _rules(self.kind):
+            if (seen := rule(self, op)) is not None:
+                found.append(Refusal(name, constraint, seen, fix, isinstance(seen, Uncertain)))
         return found
 
     @edgetpu_rule(fix="give calibration data (--calibrate) so that edgec quantizes the model to int8")
@@ -324,6 +323,17 @@ class OpDef:
         """At most 12656736 elements, the largest tensor that was seen to map."""
         large = (v for v in [*op.inputs, *op.outputs] if v.type.size > LARGEST_MAPPED)
         return next((Uncertain(f"{v.name} has shape {list(v.type.shape)}") for v in large), None)
+
+
+@cache
+def _rules(kind: str) -> tuple[tuple[str, str, str | None, Rule], ...]:
+    """The support rules of an op, by name: each with its constraint and what would help."""
+    methods = inspect.getmembers(OpDef.registry[kind], inspect.isfunction)
+    return tuple(
+        (name.strip("_"), inspect.getdoc(fn) or "", fn.edgetpu_fix, fn)
+        for name, fn in methods
+        if hasattr(fn, "edgetpu_fix")
+    )
 
 
 def by_name(table: str, name: str) -> type[OpDef] | None:

@@ -103,7 +103,7 @@ class Tile(OpDef):
             yield Sample(cls(repeats), (Arg(TensorType(shape, "int8", s8)),), label=f"{label}_s8")
         yield Sample(cls((3,)), (Arg(TensorType((2,), "int64")),), label="s64")
 
-    @edgetpu_rule(fix="none needed: edgec repeats tensors on the CPU")
+    @edgetpu_rule(fix=None)
     def _one_pixel(self, op: Op) -> str | None:
         """TILE: one pixel over an image, the only form that was seen mapped."""
         x = op.inputs[0].type.shape

@@ -172,7 +172,7 @@ class Pad(OpDef):
             yield Sample(spec, (Arg(s8),), label=f"{label}_s8")
         yield Sample(cls(((1, 2),), value=7.0), (Arg(TensorType((3,), "int64")),), label="s64")
 
-    @edgetpu_rule(fix="none needed: edgec pads with other values on the CPU")
+    @edgetpu_rule(fix=None)
     def _zero_border(self, op: Op) -> str | None:
         """PAD: the border must be constant zero."""
         if self.mode == "constant" and self.value == 0:

@@ -90,7 +90,7 @@ class Quantize(OpDef):
                 x = TensorType(shape, source, Quant.per_tensor(0.05, zero))
                 yield Sample(cls(target), (Arg(x),), Quant.per_tensor(scale, out), f"{source}_{target}_{scale}")
 
-    @edgetpu_rule(fix="none needed: edgec quantizes on the CPU before the Edge TPU segment")
+    @edgetpu_rule(fix=None)
     def _int8_tensors(self, op: Op) -> str | None:
         """QUANTIZE: the input must be int8 or uint8, not float."""
         x = op.inputs[0]

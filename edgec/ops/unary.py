@@ -183,7 +183,7 @@ def _logistic_length(self: Unary, op: Op) -> str | None:
     return within(x.size, ONE_ROW_MAPPED, 80 * 8400, seen) if one_row(x) else None
 
 
-@edgetpu_rule(fix="none needed: edgec computes the inverse root on the CPU")
+@edgetpu_rule(fix=None)
 def _rsqrt_int8(self: Unary, op: Op) -> str | None:
     """RSQRT is documented, but the version that has int8 makes compiler 15 give up the model."""
     return Uncertain("version 2") if op.inputs[0].type.dtype == "int8" else None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
 
 from edgec.ir import Graph, Op, Quant, QuantRule, Value
 from edgec.quantize.domains import activations
@@ -21,6 +22,7 @@ class _Group:
     range: Range
     fixed: Quant | None = None
     floor: float = 0.0
+    members: list[Value] = field(default_factory=list)
 
     def quant(self) -> Quant:
         return self.fixed or activation_quant(self.range, self.floor)
@@ -39,8 +41,7 @@ def activation_scales(graph: Graph, chosen: set[Op], ranges: Mapping[Value, Rang
     grouping = _Grouping(ranges)
     for op in ops:
         grouping.add(op)
-    while any(grouping.raise_floor(op) for op in ops):
-        pass
+    grouping.raise_floors(ops)
     return {v: g.quant() for v, g in grouping.of.items()}
 
 
@@ -52,13 +53,21 @@ class _Grouping:
         self.of: dict[Value, _Group] = {}
 
     def group(self, v: Value) -> _Group:
-        return self.of.setdefault(v, _Group(self.ranges[v]))
+        if v not in self.of:
+            self.put([v], _Group(self.ranges[v]))
+        return self.of[v]
+
+    def put(self, values: Sequence[Value], group: _Group) -> None:
+        """Let values have the scale of a group."""
+        self.of.update(dict.fromkeys(values, group))
+        group.members += values
 
     def add(self, op: Op) -> None:
         """Let the op's rule act on its values."""
         results = [v for v in op.outputs if v.type.dtype == "float32"]
         if op.spec.quant is QuantRule.FIXED:
-            self.of.update({v: _Group(self.ranges[v], op.spec.fixed_quant()) for v in results})
+            for v in results:
+                self.put([v], _Group(self.ranges[v], op.spec.fixed_quant()))
         elif op.spec.quant is QuantRule.SAME:
             self._share(op, results)
         for v in (*activations(op), *results):
@@ -72,17 +81,36 @@ class _Grouping:
         prescribed = {g.fixed for g in sources}
         only = next(iter(prescribed)) if len(prescribed) == 1 else None
         if only is not None and all(holds(only, r) for r in constants):
-            self.of.update(dict.fromkeys(results, sources[0]))
+            self.put(results, sources[0])
             return
-        free = [g for g in sources if g.fixed is None]
-        home = free[0] if free else _Group((0.0, 0.0))
+        free = [*dict.fromkeys(g for g in sources if g.fixed is None)]
+        # the largest takes in the others, so that no value moves often
+        home = max(free, key=lambda g: len(g.members), default=_Group((0.0, 0.0)))
         # an output can exceed the inputs: by the value of a border, by the overshoot of a cubic resize
         for r in (*(g.range for g in sources), *constants, *(self.ranges[v] for v in results)):
             home.widen(r)
-        for v, g in self.of.items():
-            if g in free:
-                self.of[v] = home
-        self.of.update(dict.fromkeys(results, home))
+        for g in free:
+            if g is not home:
+                self.put(g.members, home)
+        self.put(results, home)
+
+    def raise_floors(self, ops: Sequence[Op]) -> None:
+        """`raise_floor` until nothing changes: after a change, the ops that read the group are looked at again."""
+        readers: dict[_Group, list[int]] = {}
+        for i, op in enumerate(ops):
+            for v in activations(op):
+                if v.const is None:
+                    readers.setdefault(self.of[v], []).append(i)
+        waiting = list(range(len(ops)))  # a heap: the first op in the graph's order is next
+        queued = set(waiting)
+        while waiting:
+            i = heappop(waiting)
+            queued.discard(i)
+            if self.raise_floor(ops[i]):
+                changed = dict.fromkeys(self.of[v] for v in ops[i].outputs if v in self.of)
+                for k in sorted({k for g in changed for k in readers.get(g, [])} - queued):
+                    queued.add(k)
+                    heappush(waiting, k)
 
     def raise_floor(self, op: Op) -> bool:
         """Keep an output of almost no range from a scale far below what the inputs can resolve; tells of a change."""

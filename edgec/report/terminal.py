@@ -1,15 +1,95 @@
-"""What a person at a terminal sees while something takes its time."""
+"""What a person sees while something takes its time, and where that time went."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Sequence
+from types import TracebackType
 
 import click
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from edgec.steps import COMPILE_C, Step, counted
+
+_WORTH_A_LINE = 1.0
+"""Seconds: what is done sooner is not worth a line in a log."""
 
 
-def progress(quiet: bool = False) -> Callable[[str], None]:
-    """Stages on a terminal's standard error, overwritten in place, "" for none; nothing in a log or when quiet."""
-    if quiet or not sys.stderr.isatty():
-        return lambda text: None
-    return lambda text: click.echo(f"\r\033[K{text}…" if text else "\r\033[K", err=True, nl=False)
+class Watch:
+    """Shows the steps that it is called with, on standard error: "" ends them. As a context, it leaves nothing behind.
+
+    On a terminal a bar, which goes when it is done; elsewhere, if `lines`, a line for each step that took more than a
+    second. Nothing if `quiet`.
+    """
+
+    def __init__(self, quiet: bool = False, lines: bool = True) -> None:
+        self._bar = None if quiet or not sys.stderr.isatty() else _Bar()
+        self._lines = lines and not quiet and self._bar is None
+        self._name, self._since = "", 0.0
+
+    def __call__(self, text: str) -> None:
+        """A step begins, or goes on if it is counted."""
+        name, at, of = counted(text)
+        if self._bar is not None:
+            self._bar.show(name, at, of)
+        if name != self._name:
+            now = time.monotonic()
+            if self._lines and self._name and now - self._since > _WORTH_A_LINE:
+                click.echo(f"{self._name}: {now - self._since:.1f} s", err=True)
+            self._name, self._since = name, now
+
+    def __enter__(self) -> Watch:
+        """Itself."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, where: TracebackType | None) -> None:
+        """The bar goes, however the work ended."""
+        self("")
+
+
+class _Bar:
+    """One line of a terminal, there while a step is under way."""
+
+    def __init__(self) -> None:
+        self._live: Progress | None = None
+        self._task = TaskID(0)
+        self._name = ""
+
+    def show(self, name: str, at: int, of: int) -> None:
+        """The step and how far it is; a bar that runs to and fro where that is not known. No name: nothing."""
+        if not name:
+            self._stop()
+            return
+        if self._live is None:
+            form = TextColumn("{task.description}"), BarColumn(30), TextColumn("{task.fields[of]}"), TimeElapsedColumn()
+            self._live = Progress(*form, console=Console(stderr=True), transient=True)
+            self._live.start()
+        if name != self._name:
+            if self._name:
+                self._live.remove_task(self._task)
+            self._task = self._live.add_task(name, total=None, of="")
+            self._name = name
+        if of:
+            self._live.update(self._task, total=of, completed=at - 1, of=f"{at}/{of}")
+
+    def _stop(self) -> None:
+        if self._live is not None:
+            self._live.stop()
+        self._live, self._name = None, ""
+
+
+def progress(quiet: bool = False, lines: bool = True) -> Watch:
+    """Who watches the steps of a verb; see Watch."""
+    return Watch(quiet, lines)
+
+
+def where_the_time_went(steps: Sequence[Step]) -> str:
+    """One line: seconds in all, those of the C compiler, and of each other step that is worth naming."""
+    in_c = sum(s.seconds for s in steps if s.name.startswith(COMPILE_C))
+    rest = [s for s in steps if not s.name.startswith(COMPILE_C)]
+    total = in_c + sum(s.seconds for s in rest)
+    named = [f"{s.name} {s.seconds:.1f} s" for s in rest if s.seconds >= 0.05]
+    parts = [*named, *([f"C compiler {in_c:.1f} s"] if in_c else [])]
+    return f"where the time went: {total:.1f} s" + (f" = {', '.join(parts)}" if parts else "")

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from edgec.steps import COMPILE_C, Progress
 from edgec.toolchain.cc import Compiler
 
 
@@ -20,7 +21,9 @@ class Binaries:
     program: bytes
 
 
-def build(sources: Mapping[str, str], csrc: Path, compilers: Mapping[str, Compiler]) -> dict[str, Binaries]:
+def build(
+    sources: Mapping[str, str], csrc: Path, compilers: Mapping[str, Compiler], progress: Progress = lambda text: None
+) -> dict[str, Binaries]:
     """Compile `sources` (file name → C) for each target. model.c and main.c are compiled as the program wants them too.
 
     The same sources give the same bytes: nothing of the build directory gets into the objects.
@@ -29,9 +32,11 @@ def build(sources: Mapping[str, str], csrc: Path, compilers: Mapping[str, Compil
         folder = Path(tmp)
         for name, text in sources.items():
             (folder / name).write_text(text)
-        return {
-            target: _build_one(folder / target, folder, sources, csrc, cc, pool) for target, cc in compilers.items()
-        }
+        made = dict[str, Binaries]()
+        for target, cc in compilers.items():
+            progress(f"{COMPILE_C} for {target}")
+            made[target] = _build_one(folder / target, folder, sources, csrc, cc, pool)
+        return made
 
 
 def _build_one(

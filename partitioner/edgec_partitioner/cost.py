@@ -121,7 +121,7 @@ class TpuTime:
     @property
     def ms(self) -> float:
         """The whole."""
-        return sum(self.parts().values())
+        return self.invoke + self.input + self.output + self.code + self.compute + self.streamed
 
     def parts(self) -> dict[str, float]:
         """By name, in a fixed order."""
@@ -172,9 +172,8 @@ def op_work(op: Op) -> OpWork:
     )
 
 
-def tpu_work(ops: Sequence[Op], inputs: Iterable[Value], outputs: Iterable[Value]) -> TpuWork:
-    """The work of ops as one segment with these crossing values."""
-    works = [op_work(op) for op in ops]
+def tpu_work(works: Sequence[OpWork], inputs: Iterable[Value], outputs: Iterable[Value]) -> TpuWork:
+    """The work of operations as one segment with these crossing values."""
     cycles = CYCLES["segment"] + sum(w.cycles for w in works)
     return TpuWork(
         bytes_in=sum(v.type.nbytes for v in inputs),

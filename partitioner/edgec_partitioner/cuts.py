@@ -7,12 +7,13 @@ segments gains, it pays their overhead on top of a bound that holds for any numb
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from edgec.ir import Graph, Op, Value
-from edgec_partitioner.regions import CALL_MS, PLACES, Costs, Places, Region, regions, staged, stages
-from edgec_partitioner.stage_model import lower_bound, solve
+from edgec.ir import Graph, Op
+from edgec_partitioner.greedy import Surroundings, connected, greedy
+from edgec_partitioner.regions import CALL_MS, PLACES, Costs, Places, regions, staged
+from edgec_partitioner.stage_model import GAP, lower_bound, solve
 from edgec_partitioner.stage_problem import Problem, problem
 from edgec_partitioner.verdicts import Place
 
@@ -64,6 +65,9 @@ def choose(graph: Graph, allowed: Places, costs: Costs) -> Cuts:
     best = greedy(graph, allowed, costs)
     total = bound = _total(graph, best, costs)
     p, tried = problem(graph, allowed, costs), 0
+    sure = lower_bound(p, overheads=True)
+    if total - sure <= GAP * total:  # the greedy choice is proven best, and no program need be solved
+        return Cuts(best, total, min(sure, total), tuple(_demoted(graph, best, allowed, costs, total)))
     floor = lower_bound(p)
     while (segments := min(_most(p, floor, total), MOST_SEGMENTS)) > tried:
         tried = segments if tried else min(segments, 2 + max(best.values()) // 2)
@@ -104,61 +108,7 @@ def _total(graph: Graph, stage: Mapping[Op, int], costs: Costs) -> float:
 
 def _demoted(graph: Graph, stage: Mapping[Op, int], allowed: Places, costs: Costs, total: float) -> Iterator[Demoted]:
     places = {op: PLACES[s % 2] for op, s in stage.items()}
+    look = Surroundings(graph, costs)
+    later = costs.total_ms(regions(graph, places)) - total  # what the choice gains by stages that are not the earliest
     for ops in connected([op for op in graph.ops if places[op] != allowed[op]], graph.producers()):
-        forced = {**places, **dict.fromkeys(ops, PLACES[1])}
-        yield Demoted(ops, max(0.0, costs.total_ms(regions(graph, forced)) - total))
-
-
-def greedy(graph: Graph, allowed: Places, costs: Costs) -> dict[Op, int]:
-    """A good choice to start from: all that is allowed on the Edge TPU, but for what is better moved to the CPU.
-
-    As long as moving one region, or one of its connected parts, shortens the total, the best such move is made.
-    """
-    places = dict(allowed)
-    parts = regions(graph, places)
-    best = costs.total_ms(parts)
-    while True:
-        scored = [
-            (costs.total_ms(regions(graph, _moved(places, ops))), len(ops), i, ops)
-            for i, ops in enumerate(_candidates(graph, parts))
-        ]
-        total, _, _, ops = min(scored, key=lambda s: s[:3], default=(best, 0, 0, ()))
-        if total >= best:
-            return stages(graph, places)
-        places = _moved(places, ops)
-        parts, best = regions(graph, places), total
-
-
-def _moved(places: Places, ops: Iterable[Op]) -> dict[Op, Place]:
-    return {**places, **dict.fromkeys(ops, PLACES[0])}
-
-
-def _candidates(graph: Graph, parts: Iterable[Region]) -> Iterator[tuple[Op, ...]]:
-    producer = graph.producers()
-    for region in parts:
-        if region.place == PLACES[1]:
-            pieces = list(connected(region.ops, producer))
-            yield from pieces
-            if len(pieces) > 1:
-                yield region.ops
-
-
-def connected(ops: Sequence[Op], producer: Mapping[Value, Op]) -> Iterator[tuple[Op, ...]]:
-    """The parts of `ops` that exchange values directly, each in the given order."""
-    leader = {op: op for op in ops}
-
-    def find(op: Op) -> Op:
-        while leader[op] is not op:
-            leader[op] = leader[leader[op]]
-            op = leader[op]
-        return op
-
-    for op in ops:
-        for v in op.inputs:
-            above = producer.get(v)
-            if above is not None and above in leader:
-                leader[find(op)] = find(above)
-    groups: dict[Op, list[Op]] = {}
-    for op in ops:
-        groups.setdefault(find(op), []).append(op)
-    yield from map(tuple, groups.values())
+        yield Demoted(ops, max(0.0, later + look.change(places, ops, PLACES[1])))

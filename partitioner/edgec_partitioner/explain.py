@@ -9,7 +9,7 @@ from typing import Any
 from edgec.ir import Op, Refusal
 from edgec.ops.quantize import Dequantize, Quantize
 from edgec_partitioner.comparison import Column, Comparison, Stock, column, cpu_only
-from edgec_partitioner.cost import Link, TpuTime, streamed_bytes, tpu_work
+from edgec_partitioner.cost import Link, TpuTime, op_work, streamed_bytes, tpu_work
 from edgec_partitioner.cpu_cost import CpuCost
 from edgec_partitioner.legalize import Applied
 from edgec_partitioner.partition import WORTHWHILE, Partition
@@ -244,7 +244,7 @@ def _by_rules(verdict: Verdict) -> Answer:
 
 
 def _segment_rows(parts: Partition, cpu: CpuCost) -> tuple[SegmentRow, ...]:
-    works = {r: tpu_work(r.ops, r.inputs, r.outputs) for r in parts.regions if r.place == "edgetpu"}
+    works = {r: tpu_work([*map(op_work, r.ops)], r.inputs, r.outputs) for r in parts.regions if r.place == "edgetpu"}
     streamed = dict(zip(works, streamed_bytes(works.values()), strict=True))
 
     def row(region: Region, segment: Segment) -> SegmentRow:

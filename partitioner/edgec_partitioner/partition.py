@@ -108,8 +108,7 @@ def _not_worth(group: Demoted) -> Refusal:
     constraint = "an Edge TPU region must save more time than its transfers take"
     count = f"{len(group.ops)} ops" if len(group.ops) > 1 else "1 op"
     seen = f"region of {count}: an estimated {group.lost_ms:.2f} ms more with it"
-    fix = "none needed: the CPU is faster here; more Edge TPU ops around it would change that"
-    return Refusal(WORTHWHILE, constraint, seen, fix)
+    return Refusal(WORTHWHILE, constraint, seen, None)
 
 
 def _computed_outputs(graph: Graph) -> Graph:

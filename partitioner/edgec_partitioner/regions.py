@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from edgec.ir import Graph, Op, Value
-from edgec_partitioner.cost import Link, TpuTime, TpuWork, streamed_bytes, tpu_work
+from edgec_partitioner.cost import Link, OpWork, TpuTime, TpuWork, op_work, streamed_bytes, tpu_work
 from edgec_partitioner.cpu_cost import CpuCost
 from edgec_partitioner.verdicts import Place
 
@@ -77,14 +77,28 @@ def cpu_ms(part: Region, cpu: CpuCost) -> float:
 
 @dataclass(frozen=True)
 class Costs:
-    """What placements are judged by."""
+    """What placements are judged by. An op's work is computed once: nothing may change the op meanwhile."""
 
     link: Link
     cpu: CpuCost
+    _works: dict[Op, OpWork] = field(default_factory=dict, compare=False, repr=False)
+    _cpu_ms: dict[Op, float] = field(default_factory=dict, compare=False, repr=False)
+
+    def work(self, op: Op) -> OpWork:
+        """Of one op."""
+        if op not in self._works:
+            self._works[op] = op_work(op)
+        return self._works[op]
+
+    def op_ms(self, op: Op) -> float:
+        """Of one op on the CPU."""
+        if op not in self._cpu_ms:
+            self._cpu_ms[op] = self.cpu.op_ms(op)
+        return self._cpu_ms[op]
 
     def works(self, parts: Iterable[Region]) -> list[TpuWork]:
         """The work of each Edge TPU region, in order."""
-        return [tpu_work(r.ops, r.inputs, r.outputs) for r in parts if r.place == "edgetpu"]
+        return [tpu_work([*map(self.work, r.ops)], r.inputs, r.outputs) for r in parts if r.place == "edgetpu"]
 
     def tpu_times(self, parts: Iterable[Region]) -> list[TpuTime]:
         """The time of each Edge TPU region by its parts, in order."""
@@ -97,7 +111,7 @@ class Costs:
 
     def cpu_ms(self, part: Region) -> float:
         """The time of a region on the CPU, whatever its place."""
-        return cpu_ms(part, self.cpu)
+        return CALL_MS + sum(map(self.op_ms, part.ops))
 
     def total_ms(self, parts: Sequence[Region]) -> float:
         """All regions, one after the other."""

@@ -11,7 +11,7 @@ from edgec.ir.opdef import by_name
 from edgec.ir.source import SourceOperator
 from edgec.ops.opaque import Opaque
 from edgec_partitioner.stock import FIRST_UNKNOWN_BUILTIN, Node, mapped
-from edgec_partitioner.verdicts import Answer, Verdict
+from edgec_partitioner.verdicts import Answer, Verdict, beyond_calibration
 
 Stock = Literal["mapped", "cpu"]
 
@@ -25,7 +25,8 @@ class SourceOp:
 
     verdict: by the support rules, on the operator as it is in the file. stock: what edgetpu_compiler would do with the
     whole file, in which a mappable operator may still stay on the CPU. rule, seen, fix: of the most telling refusal;
-    empty when there is none. macs: multiply-accumulates of one inference. outputs: names of what it writes.
+    empty when there is none; fix is None where nothing would help. macs: multiply-accumulates of one inference.
+    outputs: names of what it writes.
     """
 
     index: int
@@ -34,25 +35,30 @@ class SourceOp:
     stock: Stock
     rule: str
     seen: str
-    fix: str
+    fix: str | None
     macs: int
     outputs: tuple[str, ...]
 
 
-def judge(operators: Sequence[SourceOperator], all_sets: bool = False) -> tuple[SourceOp, ...]:
+def judge(
+    operators: Sequence[SourceOperator], all_sets: bool = False, calibrated: bool = False
+) -> tuple[SourceOp, ...]:
     """The verdict on every operator of a file, in the file's order.
 
     all_sets: as with the compiler's option -a, which maps every set of operators and not the first alone.
+    calibrated: edgec has calibration data for the model, so that none is asked for.
     """
     aborts = [_abort(o) for o in operators]
-    verdicts = [Verdict((a,) if a else _refusals(o)) for o, a in zip(operators, aborts, strict=True)]
+    settled = calibrated or any(v.type.is_quantized for o in operators for v in o.graph.values())
+    known = [beyond_calibration(_refusals(o)) if settled else _refusals(o) for o in operators]
+    verdicts = [Verdict((a,) if a else found) for found, a in zip(known, aborts, strict=True)]
     nodes = [Node(o.reads, o.writes, v.answer == "edgetpu") for o, v in zip(operators, verdicts, strict=True)]
     taken = set() if any(aborts) else mapped(nodes, all_sets)
     return tuple(_source_op(o, v, i in taken) for i, (o, v) in enumerate(zip(operators, verdicts, strict=True)))
 
 
 def _source_op(o: SourceOperator, verdict: Verdict, is_mapped: bool) -> SourceOp:
-    first = verdict.refusals[0] if verdict.refusals else Refusal("", "", "", "")
+    first = verdict.refusals[0] if verdict.refusals else Refusal("", "", "", None)
     macs = sum(op.spec.macs(op) for op in o.graph.ops)
     stock: Stock = "mapped" if is_mapped else "cpu"
     return SourceOp(o.index, o.opcode, verdict.answer, stock, first.rule, first.seen, first.fix, macs, o.outputs)
@@ -87,8 +93,7 @@ def _name(o: SourceOperator) -> Iterator[Refusal]:
     """Operators that edgec reads as another that maps: the compiler knows them by their own name."""
     if _versions(o) is None:
         constraint = "the operator must be one that the compiler has"
-        fix = "none needed: edgec writes it as operators that the compiler has, or compiles it to C"
-        yield Refusal("supported_operator", constraint, o.opcode, fix)
+        yield Refusal("supported_operator", constraint, o.opcode, None)
 
 
 def _version(o: SourceOperator) -> Iterator[Refusal]:

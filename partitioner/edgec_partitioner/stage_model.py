@@ -26,7 +26,7 @@ from edgec_partitioner.cost import PARAMETER_CACHE
 from edgec_partitioner.regions import CALL_MS
 from edgec_partitioner.stage_problem import Edge, Node, Problem
 
-_GAP = 1e-6
+GAP = 1e-6
 """Relative gap at which a solution counts as optimal."""
 
 
@@ -93,27 +93,45 @@ _Crossing = tuple[Edge, Node, Node, int]
 a segment that the other is not in."""
 
 
-def lower_bound(p: Problem) -> float:
-    """What every choice costs at least, whatever its number of segments, without their overheads.
+def lower_bound(p: Problem, overheads: bool = False) -> float:
+    """What every choice costs at least, whatever its number of segments; without `overheads`, without theirs.
 
     Each node is at either place, and a value pays for going from one to the other. Of order there remains that nodes
-    before and after a node that only the CPU runs are in different segments (see _sides). No column need be whole.
+    before and after a node that only the CPU runs are in different segments (see _sides, and _calls for how many
+    segments there are at least). No column need be whole.
     """
     rows = _Rows()
     inside = {n: [[(rows.column(whole=True), 1.0)]] for n in p.nodes if n.tpu_ms is not None}
     crossings = _costs(rows, p, inside)
+    earlier: dict[Node, set[Node]] = {n: set() for n in p.nodes}
+    for n in p.nodes:
+        for r in p.later[n]:
+            earlier[r].add(n)
     for n in p.nodes:
         if n.tpu_ms is None:
-            _sides(rows, p, n, inside, crossings)
+            _sides(rows, p, n, earlier, inside, crossings)
+    if overheads and inside:
+        _calls(rows, p, {n: terms[0] for n, terms in inside.items()})
     return _solve(rows, None, 2000)[1]
 
 
-def _sides(rows: _Rows, p: Problem, cpu: Node, inside: _Inside, crossings: Sequence[_Crossing]) -> None:
-    """Nodes on a path around `cpu` are before or after it; a value between the two sides leaves its segment."""
-    after = p.later[cpu]
-    before = {n for n in p.nodes if cpu in p.later[n]}
-    around = {r for n in before for r in p.later[n]} - before - after - {cpu}
-    free = [n for n in p.nodes if n in around and p.later[n] & after]
+def _sides(
+    rows: _Rows,
+    p: Problem,
+    cpu: Node,
+    earlier: Mapping[Node, set[Node]],
+    inside: _Inside,
+    crossings: Sequence[_Crossing],
+) -> None:
+    """Nodes on a path around `cpu` are before or after it; a value between the two sides leaves its segment.
+
+    earlier: the nodes that a node depends on.
+    """
+    after, before = p.later[cpu], earlier[cpu]
+    around = (n for n in p.nodes if n is not cpu and n not in before and n not in after)
+    free = [n for n in around if not earlier[n].isdisjoint(before) and not p.later[n].isdisjoint(after)]
+    if not free:
+        return
     side = {n: [(rows.column(whole=True), 1.0)] for n in free}  # 1 if after
     for e in p.edges:
         for r in e.readers:
@@ -125,6 +143,51 @@ def _sides(rows: _Rows, p: Problem, cpu: Node, inside: _Inside, crossings: Seque
         if all(sides) and (e.source in side or reader in side):
             terms = [(column, 1.0), *_minus(inside[n][0]), *_minus(side.get(reader, [])), *side.get(e.source, [])]
             rows.at_least(terms, float(reader in after) - 1.0)
+
+
+def _calls(rows: _Rows, p: Problem, inside: Mapping[Node, _Terms]) -> None:
+    """The overheads of the segments that there are at least, and of the calls before, between and after them.
+
+    Along a path of nodes that only the CPU runs, what lies between different pairs of them is in different segments.
+    """
+    count = rows.column(p.segment_ms + CALL_MS, high=float(len(inside)))
+    slots = list[_Terms]()
+    for nodes in _slots(p):
+        slot = rows.column(whole=True)
+        slots.append([(slot, 1.0)])
+        for n in nodes:
+            rows.at_least([(slot, 1.0), *_minus(inside[n])], 0.0)
+    rows.at_least([(count, 1.0), *(t for slot in slots for t in _minus(slot))], 0.0)
+    some = rows.column(-CALL_MS, whole=True)  # there is one call less between segments than segments, if there are any
+    rows.at_least([(count, 1.0), (some, -1.0)], 0.0)
+    for terms in inside.values():
+        rows.at_least([(count, 1.0), *_minus(terms)], 0.0)
+    read = {n for e in p.edges if e.source is not None for n in e.readers}
+    first, last = rows.column(CALL_MS), rows.column(CALL_MS)
+    sources = [t for n in p.nodes if n not in read for t in inside.get(n, [])]
+    sinks = [t for n in p.nodes if not p.later[n] for t in inside.get(n, [])]
+    rows.at_least([(first, 1.0), *sources], 1.0)
+    rows.at_least([(last, 1.0), (some, -1.0), *sinks], 0.0)
+
+
+def _slots(p: Problem) -> list[list[Node]]:
+    """The nodes that may be on the Edge TPU before, between and after the nodes of a longest path of others."""
+    order = sorted((n for n in p.nodes if n.tpu_ms is None), key=lambda n: len(p.later[n]))
+    length, behind = dict[Node, int](), dict[Node, Node | None]()
+    for i, n in enumerate(order):
+        behind[n] = max((o for o in order[:i] if o in p.later[n]), key=length.__getitem__, default=None)
+        nearest = behind[n]
+        length[n] = 1 + (length[nearest] if nearest is not None else 0)
+    path, at = list[Node](), max(order, key=length.__getitem__, default=None)
+    while at is not None:
+        path.append(at)
+        at = behind[at]
+    slots: list[list[Node]] = [[] for _ in range(len(path) + 1)]
+    for n in (n for n in p.nodes if n.tpu_ms is not None):
+        before = sum(n in p.later[c] for c in path)
+        if all(c in p.later[n] for c in path[before:]):
+            slots[before].append(n)
+    return [nodes for nodes in slots if nodes]
 
 
 def solve(p: Problem, segments: int, start: Mapping[Op, int] | None, nodes: int) -> Solution:
@@ -250,7 +313,7 @@ def _solve(rows: _Rows, start: list[tuple[int, float]] | None, nodes: int) -> tu
         return [], rows.offset
     h = highspy.Highs()
     h.silent()
-    for name, value in (("threads", 1), ("random_seed", 0), ("mip_rel_gap", _GAP), ("mip_max_nodes", nodes)):
+    for name, value in (("threads", 1), ("random_seed", 0), ("mip_rel_gap", GAP), ("mip_max_nodes", nodes)):
         h.setOptionValue(name, value)
     h.passModel(rows.model())
     if start:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from edgec.ir import Graph, Op, Value
-from edgec_partitioner.cost import CODE, CYCLES, PER_MB_PARAMETERS, TpuWork, op_work, padded_bytes
+from edgec_partitioner.cost import CODE, CYCLES, PER_MB_PARAMETERS, TpuWork, padded_bytes
 from edgec_partitioner.regions import Costs, Places
 
 
@@ -79,10 +79,10 @@ def problem(graph: Graph, allowed: Places, costs: Costs) -> Problem:
 
 
 def _node(op: Op, may: bool, costs: Costs) -> Node:
-    work = op_work(op)
+    work = costs.work(op)
     alone = TpuWork(0, 0, 0, work.parameters, work.cycles / 1e6).ms(costs.link) - costs.link.invoke
     alone += costs.link.per_mb_sent * work.code / 1e6
-    return Node([op], costs.cpu.op_ms(op), alone if may else None, work.parameters)
+    return Node([op], costs.op_ms(op), alone if may else None, work.parameters)
 
 
 def _merge(graph: Graph, nodes: dict[Op, Node]) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from edgec.ir import Graph, Op, OpDef, Refusal
@@ -36,9 +36,19 @@ def verdicts(graph: Graph, refused: Mapping[str, Refusal] | None = None) -> dict
     refused: what the compiler itself said of an op, by the name of its first output; that settles it.
     """
     known = refused or {}
-    return {
-        op: Verdict((known[op.outputs[0].name],) if op.outputs[0].name in known else refusals(op)) for op in graph.ops
-    }
+    quantized = any(v.type.is_quantized for v in graph.values())
+
+    def found(op: Op) -> tuple[Refusal, ...]:
+        if op.outputs[0].name in known:
+            return (known[op.outputs[0].name],)
+        return beyond_calibration(refusals(op)) if quantized else refusals(op)
+
+    return {op: Verdict(found(op)) for op in graph.ops}
+
+
+def beyond_calibration(found: Iterable[Refusal]) -> tuple[Refusal, ...]:
+    """The refusals, when the model is quantized, or will be: what stays float has no int8 form, whatever is given."""
+    return tuple(replace(r, fix=None) if r.rule == "int8_tensors" else r for r in found)
 
 
 def refusals(op: Op) -> tuple[Refusal, ...]:
@@ -48,6 +58,5 @@ def refusals(op: Op) -> tuple[Refusal, ...]:
         return tuple(sorted(found, key=lambda r: (r.uncertain, hasattr(OpDef, f"_{r.rule}"))))
     if op.spec.to_tflite(op) is None:
         constraint = "the operation must have a TFLite form, which carries it to the compiler"
-        fix = "none needed: it stays on the CPU"
-        return (Refusal("tflite_form", constraint, op.kind, fix),)
+        return (Refusal("tflite_form", constraint, op.kind, None),)
     return ()

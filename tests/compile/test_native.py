@@ -78,11 +78,13 @@ def test_what_the_observer_raises_comes_back() -> None:
 
 def test_interp_runs_what_is_small_or_has_no_c() -> None:
     small, net = NETS["chain"](), Net("opaque")
-    assert isinstance(runner(small, 4, native_compiler(None)), partial)
-    assert isinstance(runner(small, 1_000_000, native_compiler(None)), NativeGraph)
+    told: list[str] = []
+    assert isinstance(runner(small, 4, native_compiler(None), told.append), partial)
+    assert isinstance(runner(small, 1_000_000, native_compiler(None), told.append), NativeGraph)
     x = net.input(1, 8)
     unread = net.done(net.op(Opaque("CUSTOM", "custom", (("float32", (1, 8)),)), x))
-    assert isinstance(runner(unread, 10**9, native_compiler(None)), partial)
+    assert isinstance(runner(unread, 10**9, native_compiler(None), told.append), partial)
+    assert told == ["compile C of the float model"] * 2  # the second was tried
 
 
 def test_memory_does_not_grow_with_the_photos(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 FIGURES = {
     "tpu.macs": Figure(99_999, whole=100_000, culprit="op 3 softmax"),
     "ms": Figure(12.5, "ms", culprit="seg0"),
+    "spread": Figure(1.5, "ms", whole=10.0),
     "loss": Figure(3.0, "%"),
     "all": Figure(29, whole=29),
     "none": Figure(0, whole=0),
@@ -22,8 +23,9 @@ FIGURES = {
     "mhz": Figure(1500, "MHz"),
     "throttled": Figure(0),
 }
+SHARES = ("tpu.macs", "spread")
 VOCABULARY = Vocabulary(
-    {name: Kind(f.unit, f.whole is not None) for name, f in FIGURES.items()},
+    {name: Kind(f.unit, f.whole is not None, share=name in SHARES) for name, f in FIGURES.items()},
     "--require",
     "ms<=3ms",
     {"tpu": "tpu.macs"},
@@ -51,6 +53,9 @@ def outcome(text: str) -> Outcome:
         (" ms < 12500 us ", False, 12_500, 0),
         ("ms<=12501µs", True, 12_500, 1),
         ("loss<=5%", True, 3, 2),
+        ("spread<=10%", False, 15, -5),
+        ("spread<=10ms", True, 1.5, 8.5),
+        ("tpu.macs>=0", True, 99_999, 99_999),
         ("all=100%", True, 100, 0),
         ("none>=1%", False, 0, -1),
         ("none<=.5%", True, 0, 0.5),
@@ -102,6 +107,10 @@ def test_the_line_says_value_margin_and_what_stands_in_the_way() -> None:
         ("fps>=30ms", "fps has no ms", "it is a rate in fps; use fps, /s or no unit"),
         ("tpu.macs<=3ms", "tpu.macs has no ms", "it is a count; use % or no unit"),
         ("throttled==0%", "throttled has no %", "it is a count; leave the unit out"),
+        ("tpu.macs>=95", "tpu.macs>=95 has no unit", "write tpu.macs>=95%"),
+        ("tpu=100", "tpu.macs=100 has no unit", "write tpu.macs=100%"),
+        ("tpu.macs>=0.5", "mostly asked for as a percentage", "write tpu.macs>=0.5%"),
+        ("spread<=10", "spread<=10 has no unit", "write spread<=10%, or spread<=10ms for a time"),
         ("ms<=-1ms", "ms is never below 0", "for example"),
         (f"ms<={'9' * 400}", "the number is too large", "for example"),
     ],
@@ -147,7 +156,8 @@ _NUMBERS = st.floats(0, 1e12, allow_nan=False).map(lambda x: f"{x:.6f}")
 @given(st.sampled_from(sorted(FIGURES)), st.sampled_from(["<=", "<", ">=", ">", "==", "="]), _NUMBERS, st.data())
 def test_what_is_written_is_what_is_read(name: str, sign: str, number: str, data: st.DataObject) -> None:
     kind = VOCABULARY.known[name]
-    unit = data.draw(st.sampled_from([u for u in UNITS if kind.takes(u)]))
+    bare = not (kind.share and 0 < float(number) <= 100)
+    unit = data.draw(st.sampled_from([u for u in UNITS if kind.takes(u) and (u or bare)]))
     space = data.draw(st.sampled_from(["", " ", "  "]))
     read = VOCABULARY.parse(f"{space}{name}{space}{sign}{space}{number}{space}{unit}{space}")
     assert (read.figure, read.value, read.unit) == (name, float(number), unit)

@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ["edgec", "partitioner/edgec_partitioner", "runtime/edgec_runtime", "devices/edgec_devices"]
-BASE = {"edgec.errors", "edgec.version", "edgec_runtime"}
+BASE = {"edgec.errors", "edgec.steps", "edgec.version", "edgec_runtime"}
 MODEL = {*BASE, "edgec.ir", "edgec.ops"}
 WORK = {
     *MODEL,
@@ -49,6 +49,7 @@ TABLE = {
     "edgec.ops": {"edgec.ir", *BASE},
     "edgec.ir": BASE,
     "edgec.errors": {"edgec_runtime"},
+    "edgec.steps": set(),
     "edgec.version": set(),
     "edgec_partitioner": {"edgec.passes", "edgec_devices.boards", *MODEL},
     "edgec_devices": {"edgec_devices.boards", "edgec_runtime", "edgec_runtime.device_end"},

@@ -101,7 +101,7 @@ def test_large_activations_take_more_instructions() -> None:
 
 def test_bytes_of_a_segment() -> None:
     op = conv()
-    work = tpu_work([op], op.inputs[:1], op.outputs)
+    work = tpu_work([op_work(op)], op.inputs[:1], op.outputs)
     assert (work.bytes_in, work.bytes_out) == (800, 8 * 8 * 4)
     assert padded_bytes(image("o", 23, 31, 17)) == 23 * 31 * 20 + 4
     assert padded_bytes(Value("scalar", TensorType((), "int8", Q))) == 8

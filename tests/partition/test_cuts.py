@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from edgec_partitioner.cost import LINKS, Link
 from edgec_partitioner.cpu_cost import CpuCost
-from edgec_partitioner.cuts import choose, connected, greedy
+from edgec_partitioner.cuts import choose
+from edgec_partitioner.greedy import connected, greedy
 from edgec_partitioner.partition import WORTHWHILE
 from edgec_partitioner.regions import Costs, Places, regions, staged
 from edgec_partitioner.stage_model import lower_bound

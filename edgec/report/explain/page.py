@@ -95,10 +95,11 @@ def _reasons(r: Report) -> str:
         unsure = ' <span class="badge uncertain">uncertain</span>' if why.uncertain else ""
         links = " ".join(f'<a href="#op{op.index}" data-op="{op.index}">{op.index}</a>' for op in why.ops[:40])
         more = " …" if len(why.ops) > 40 else ""
+        fix = f"<dt>fix</dt><dd>{escape(why.fix)}</dd>" if why.fix else ""
         items.append(
             f"<article><h3>{len(why.ops)} × {escape(why.kinds)}{macs}{unsure}</h3><dl>"
             f"<dt>rule</dt><dd>{escape(why.constraint)}</dd><dt>seen</dt><dd>{escape(why.seen)}</dd>"
-            f"<dt>fix</dt><dd>{escape(why.fix)}</dd><dt>ops</dt><dd>{links}{more}</dd></dl></article>"
+            f"{fix}<dt>ops</dt><dd>{links}{more}</dd></dl></article>"
         )
     none = "every op goes to the Edge TPU" if r.link and r.ops else "no op was refused"
     return "".join(items) or f"<p>{none}</p>"
@@ -109,7 +110,8 @@ def _source(r: Report) -> str:
     rows = [("", "operator", "verdict", "stock compiler", "edgec", "why")]
     for s in r.source_ops:
         o = s.op
-        why = f"{o.rule}: {o.seen}. Fix: {o.fix}" if o.rule else ""
+        why = f"{o.rule}: {o.seen}" if o.rule else ""
+        why += f". Fix: {o.fix}" if o.fix else ""
         stock = "Edge TPU" if o.stock == "mapped" else "CPU"
         rows.append((str(o.index), o.opcode, PLACES[o.verdict], stock, PLACES[s.place], why))
     found = table(rows, 6, [s.op.verdict for s in r.source_ops])

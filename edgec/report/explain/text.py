@@ -212,7 +212,7 @@ class Reason:
     uncertain: bool
     constraint: str
     seen: str
-    fix: str
+    fix: str | None
     ops: tuple[OpRow, ...]
 
     @property
@@ -249,7 +249,8 @@ def _reasons(ops: Iterable[OpRow]) -> str:
         unsure = "  (uncertain: --optimistic tries)" if r.uncertain else ""
         macs = f", {count(r.macs)} MACs" if r.macs else ""
         lines.append(f"  {len(r.ops)} x {r.kinds}{macs}{unsure}")
-        lines += [f"      rule: {r.constraint}", f"      seen: {r.seen}", f"      fix:  {r.fix}"]
+        lines += [f"      rule: {r.constraint}", f"      seen: {r.seen}"]
+        lines += [f"      fix:  {r.fix}"] if r.fix else []
     return "\n".join(lines)
 
 
