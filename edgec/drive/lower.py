@@ -16,12 +16,13 @@ from edgec.drive.native import NativeGraph, native_compiler, runner
 from edgec.emit.c import check_kernels
 from edgec.errors import InputError, did_you_mean
 from edgec.frontends import read_model
+from edgec.frontends.stated import stated_preprocessing
 from edgec.ir import Graph, Refusal, verify
 from edgec.passes.pipeline import available, optimize
 from edgec.quantize.calibration import Sample, load_calibration, split
 from edgec.quantize.lower import lower as lowered_floats
 from edgec.quantize.observers import Run, calibrate
-from edgec.quantize.preprocess import choose
+from edgec.quantize.preprocess import choose, tensor_info
 from edgec.quantize.quantize import assumed, is_quantized, quantize_ranges, random_sample
 from edgec.toolchain.cc import Compiler
 
@@ -133,7 +134,8 @@ def lower(
     passes_off, rewrites_off = _disabled(options.disable)
     say("reading the model")
     imported = read_model(model, options.input_shapes, opaque=assume)
-    preprocess = choose(imported.inputs, options.preprocess, {})
+    stated = stated_preprocessing(model, [tensor_info(v.name, v.type) for v in imported.inputs])
+    preprocess = choose(imported.inputs, options.preprocess, stated.by_input)
     if dump is not None:
         dump("import", imported)
     say("optimising")
@@ -166,7 +168,7 @@ def lower(
     samples, source = data.verify, data.source
     return Lowered(
         target, preprocess, imported, graph, samples, source, calibrated, assume, tuple(made), wishes, parts, floats,
-        data.seen, left and not assume,
+        data.seen, left and not assume, stated.notes,
     )  # fmt: skip
 
 

@@ -15,6 +15,7 @@ import edgec
 from edgec.frontends import read_model
 from edgec.quantize import choose, load_calibration
 from tests.cli.verbs import edgec as typed
+from tests.frontends.tflite_with_metadata import metadata, model, with_metadata
 
 PHOTOS = Path(__file__).parents[2] / "fixtures" / "photos"
 PHOTO = PHOTOS / "coffee.jpg"
@@ -100,6 +101,17 @@ def test_explain_prints_it_where_photos_were_used(tmp_path: Path) -> None:
     assert json.loads(typed("explain", path, "--json", cwd=tmp_path).out)["remarks"] == []
 
 
+def test_the_files_metadata_is_the_default_and_damage_is_noted(tmp_path: Path) -> None:
+    path = tmp_path / "m.tflite"
+    path.write_bytes(with_metadata(model(), metadata([127], [128])))
+    shown = typed("explain", path, "--calibrate", PHOTOS, "--brief", cwd=tmp_path)
+    assert "(from the file's metadata: 0_255,mean=127,std=128,rgb)" in " ".join(shown.out.split())
+    path.write_bytes(with_metadata(model(), metadata([127], [0])))
+    shown = typed("explain", path, "--brief", cwd=tmp_path)
+    assert shown.code == 0
+    assert "note: the file's metadata is ignored for image:" in shown.out
+
+
 @pytest.mark.parametrize(
     ("spec", "what", "hint"),
     [
@@ -116,3 +128,10 @@ def test_wrong_preprocessings_are_refused_before_any_work(tmp_path: Path, spec: 
     assert what in done.err
     assert hint in done.err
     assert not list(tmp_path.glob("*.edgec"))
+
+
+def test_an_input_that_is_no_image_takes_no_photo(tmp_path: Path) -> None:
+    (tmp_path / "m.tflite").write_bytes(model(channels=4))
+    done = typed("explain", "m.tflite", "--preprocess", "0_1", cwd=tmp_path)
+    assert done.code == 2
+    assert "no input is an image of 1 or 3 channels: image float32[1,8,8,4]" in done.err
