@@ -72,11 +72,12 @@ def compile(
 
     target: "host", "pi4", "pi4+coral", … calibrate: a folder of photos or an .npz; quantizes to int8. validate: others
     to verify with (default: a quarter of `calibrate`, held back). allow_float: run a float model without `calibrate` on
-    the CPU though the target has an Edge TPU; refused without. preprocess: how photos become inputs. input_shapes:
-    freezes dynamic inputs, by name. min_cosine: how like the float model int8 must be. disable: passes or rewrites to
-    leave out. optimistic: try ops on the Edge TPU that it may or may not have. labels: a text file, one a line. cc: a C
-    compiler of this machine instead of zig. dump: "after=PASS" writes the graph beside the bundle. edgetpu_compiler: a
-    path, "ssh://host", "folder:DIR", "none". progress: called with each step's name, "" at the end.
+    the CPU though the target has an Edge TPU; refused without. preprocess: how photos become inputs
+    (docs/preprocessing.md). input_shapes: freezes dynamic inputs, by name. min_cosine: how like the float model int8
+    must be. disable: passes or rewrites to leave out. optimistic: try ops on the Edge TPU that it may or may not have.
+    labels: a text file, one a line. cc: a C compiler of this machine instead of zig. dump: "after=PASS" writes the
+    graph beside the bundle. edgetpu_compiler: a path, "ssh://host", "folder:DIR", "none". progress: called with each
+    step's name, "" at the end.
     """
     from edgec.drive.compile import compile_model
 
@@ -131,7 +132,8 @@ def run(
 ) -> dict[str, Array]:
     """One inference of a bundle on a device ("local:", "emulated:pi4", …): inputs and outputs are arrays by name.
 
-    timeout: seconds for which nothing may move on the way to it.
+    An image input takes a photo too, uint8 [height, width, 3] of any size (docs/preprocessing.md). timeout: seconds for
+    which nothing may move on the way to it.
     """
     from edgec_devices import device_for
     from edgec_runtime import Bundle

@@ -142,9 +142,10 @@ def _content(bundle: Bundle, arch: str | None, app: str | None, version: str | N
         **_runtime(f"{folder}/python"),
     }
     uses_tpu = any(s.edgetpu for s in m.segments)
+    prepares = any(not p.assumed for p in m.preprocess.values())
     summary = f"{m.name} for {m.target}, compiled by edgec"
     summary = re.sub(r"\s+", " ", summary)[:79]
-    return _Content(name, version, architecture, files, bool(m.preprocess) or uses_tpu, summary)
+    return _Content(name, version, architecture, files, prepares or uses_tpu, summary)
 
 
 def _architecture(bundle: Bundle, arch: str | None) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from edgec_runtime.preprocess import COLORS, FILTERS, PRESETS, RESIZES
 
 import edgec
 from edgec.cli.reach import TIMEOUT, on_one, resolved
@@ -21,6 +22,11 @@ if TYPE_CHECKING:
 
 _MODEL = click.argument("model", type=click.Path(path_type=Path))
 _BUNDLE = click.argument("bundle", type=click.Path(path_type=Path))
+_PREPROCESS_HELP = (
+    "how photos become inputs, for example imagenet,crop=0.875 or 0_255,bgr,letterbox=114: "
+    f"{', '.join(PRESETS)} or mean=…,std=…; {', '.join(COLORS)}; {', '.join(RESIZES)}; {', '.join(FILTERS)} "
+    "(docs/preprocessing.md; default: what the file states, else 0_1, or raw for integer inputs)"
+)
 _QUIET = click.option("-q", "--quiet", is_flag=True, help="print nothing but errors")
 
 
@@ -32,7 +38,7 @@ def _lowering_options(fn: Callable[..., Any]) -> Callable[..., Any]:
             click.option(
                 "--calibrate", type=click.Path(path_type=Path), help="folder of photos or .npz: quantize to int8"
             ),
-            click.option("--preprocess", help="how photos become inputs: 0_1, m1_1, 0_255, imagenet, … (+bgr)"),
+            click.option("--preprocess", metavar="SPEC", help=_PREPROCESS_HELP),
             click.option("--input-shape", multiple=True, metavar="NAME=1x3x224x224", help="freeze a dynamic input"),
             click.option("--min-cosine", default=0.9, show_default=True, help="how like the float model int8 must be"),
             click.option("--disable-pass", multiple=True, metavar="NAME", help="switch a pass or a rewrite off"),

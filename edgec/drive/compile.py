@@ -53,7 +53,7 @@ class Compiled:
         return summary(
             Made(
                 self.path, model.graph.name, model.target.name, model.partition, self.sources, self.verification, lines,
-                model.float_on_cpu,
+                model.float_on_cpu, (*model.inputs_told(), *(f"note: {n}" for n in model.notes)),
             )
         )  # fmt: skip
 
@@ -197,7 +197,6 @@ def _manifest(
     toolchain: Mapping[str, str],
 ) -> dict[str, Any]:
     targets = sorted(name.split("/")[1] for name in files if name.startswith("lib/"))
-    preprocess = lowered.preprocess.as_dict() if lowered.preprocess else None
     return {
         "edgec": VERSION,
         "name": lowered.graph.name,
@@ -212,7 +211,7 @@ def _manifest(
         "libraries": {t: f"lib/{t}/libmodel.so" for t in targets},
         "programs": {t: f"bin/{t}/main" for t in targets},
         "labels": list(labels) if labels is not None else None,
-        "preprocess": preprocess,
+        "preprocess": {name: p.to_json() for name, p in lowered.preprocess.items()},
         "toolchain": toolchain,
     }
 

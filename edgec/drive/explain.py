@@ -47,14 +47,22 @@ def explain_model(model: Path, options: Options, progress: Progress = lambda tex
         stock=_stock(lowered, operators, options),
         operators=judge(operators, calibrated=options.calibrate is not None),
         rewritten=lowered.rewritten,
+        remarks=_remarks(lowered),
     )
     return explain(lowered.partition, cpu, origin)
 
 
 def report(lowered: Lowered) -> Report:
     """The report on a model that is already lowered; it says nothing of the stock compiler."""
-    origin = Origin(lowered.graph.name, lowered.target.name, lowered.assumed, rewritten=lowered.rewritten)
+    origin = Origin(
+        lowered.graph.name, lowered.target.name, lowered.assumed, rewritten=lowered.rewritten, remarks=_remarks(lowered)
+    )
     return explain(lowered.partition, cpu_cost(lowered.target), origin)
+
+
+def _remarks(lowered: Lowered) -> tuple[str, ...]:
+    """How calibration photos became inputs, and what of the file was left out."""
+    return (*(lowered.inputs_told() if lowered.quantized else ()), *lowered.notes)
 
 
 def _without_rewrites(lowered: Lowered, options: Options) -> Graph:

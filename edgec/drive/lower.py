@@ -10,17 +10,19 @@ from edgec_devices.boards import Target
 from edgec_partitioner.cpu_cost import CpuCost
 from edgec_partitioner.legalize import Applied, legalize, rewrites
 from edgec_partitioner.partition import Partition, Wishes, partition
+from edgec_runtime import Preprocess
 
 from edgec.drive.native import NativeGraph, native_compiler, runner
 from edgec.emit.c import check_kernels
 from edgec.errors import InputError, did_you_mean
 from edgec.frontends import read_model
+from edgec.frontends.stated import stated_preprocessing
 from edgec.ir import Graph, Refusal, verify
 from edgec.passes.pipeline import available, optimize
 from edgec.quantize.calibration import Sample, load_calibration, split
 from edgec.quantize.lower import lower as lowered_floats
 from edgec.quantize.observers import Run, calibrate
-from edgec.quantize.preprocess import Preprocess
+from edgec.quantize.preprocess import choose, tensor_info
 from edgec.quantize.quantize import assumed, is_quantized, quantize_ranges, random_sample
 from edgec.steps import Progress, each
 from edgec.toolchain.cc import Compiler
@@ -39,7 +41,7 @@ class Options:
     """What a person chose about a compile; the same for `explain`.
 
     target: "host", "pi4", "pi4+coral", …. calibrate: a folder of photos or an .npz; given, a float model becomes int8.
-    preprocess: how photos become inputs (see quantize/preprocess.py). disable: names of passes, and of rewrites for the
+    preprocess: how photos become inputs (docs/preprocessing.md). disable: names of passes, and of rewrites for the
     Edge TPU, to leave out. optimistic: give the Edge TPU ops of which it is not known whether they map.
     min_cosine: a quantized model whose outputs are less like the float model's than this is refused. validate: as
     calibrate, to verify with; default: samples held back from calibration. allow_float: a float model without
@@ -89,10 +91,11 @@ class Lowered:
     rewritten: rewrites for the Edge TPU that were made before quantization. wishes: what the partition was made by.
     floats: what a quantized model is compared with. seen: calibration had the samples too. float_on_cpu: nothing of it
     can run on the target's Edge TPU, since it was left in float.
+    preprocess: of the inputs that are images, by name. notes: what of the model's file was left out, and why.
     """
 
     target: Target
-    preprocess: Preprocess | None
+    preprocess: Mapping[str, Preprocess]
     imported: Graph
     graph: Graph
     samples: Sequence[Sample]
@@ -105,6 +108,11 @@ class Lowered:
     floats: FloatModel | None = None
     seen: bool = False
     float_on_cpu: bool = False
+    notes: tuple[str, ...] = ()
+
+    def inputs_told(self) -> tuple[str, ...]:
+        """How photos become the inputs that are images."""
+        return tuple(f'a photo becomes "{name}" by {p.explained()}' for name, p in self.preprocess.items())
 
 
 def lower(
@@ -123,10 +131,11 @@ def lower(
     """
     say = progress or (lambda text: None)
     target = Target.parse(options.target)
-    preprocess = Preprocess.parse(options.preprocess) if options.preprocess else None
     passes_off, rewrites_off = _disabled(options.disable)
     say("read")
     imported = read_model(model, options.input_shapes, opaque=assume)
+    stated = stated_preprocessing(model, [tensor_info(v.name, v.type) for v in imported.inputs])
+    preprocess = choose(imported.inputs, options.preprocess, stated.by_input)
     if dump is not None:
         dump("import", imported)
     say("optimise")
@@ -160,7 +169,7 @@ def lower(
     samples, source = data.verify, data.source
     return Lowered(
         target, preprocess, imported, graph, samples, source, calibrated, assume, tuple(made), wishes, parts, floats,
-        data.seen, left and not assume,
+        data.seen, left and not assume, stated.notes,
     )  # fmt: skip
 
 
@@ -210,8 +219,9 @@ def _disabled(names: Sequence[str]) -> tuple[set[str], set[str]]:
     return set(names) & set(passes), set(names) & set(table)
 
 
-def _data(graph: Graph, options: Options, preprocess: Preprocess | None) -> Data:
+def _data(graph: Graph, options: Options, chosen: Mapping[str, Preprocess]) -> Data:
     """Calibration data and others to verify with; reproducible noise to verify with where there are none."""
+    preprocess = chosen.get(graph.inputs[0].name) if len(graph.inputs) == 1 else None
     given, own = options.calibrate, options.validate
     known: Sequence[Sample] = ()
     other: Sequence[Sample] = [random_sample(graph)]

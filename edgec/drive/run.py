@@ -9,22 +9,25 @@ from pathlib import Path
 import numpy as np
 from edgec_devices import device_for
 from edgec_devices.device import TIMEOUT_S
-from edgec_runtime import Bundle, Manifest, TensorInfo
+from edgec_runtime import Bundle, Manifest, TensorInfo, read_photo
+from edgec_runtime.inputs import check_inputs
+from edgec_runtime.photo import PHOTO_SUFFIXES, is_photo
+from edgec_runtime.preprocess import ImageLayout
 from PIL import Image
 
 from edgec.errors import InputError
 from edgec.ir import Array, Quant, TensorType
 from edgec.ir.types import dequantize
-from edgec.quantize.preprocess import PHOTO_SUFFIXES, ImageLayout, Preprocess, photo_input
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp")
 
 
 def run_bundle(path: Path, inputs: Path, output: Path, device: str, timeout: float = TIMEOUT_S) -> str:
-    """Run on `device` ("local:", "emulated:pi4", …); returns a line that says what was written.
+    """Run on `device` ("local:", "emulated:pi4", …); returns lines: how photos were prepared, what was written.
 
-    inputs: an .npz by input name, an .npy or a photo for a single input. output: an .npz by output name, or an image
-    file for a single output of 1 or 3 channels in 0…1. timeout: seconds for which nothing may move on the way to it.
+    inputs: an .npz by input name, an .npy or a photo for a single input; arrays of pixels, uint8 [height,width,3], are
+    photos too. output: an .npz by output name, or an image file for a single output of 1 or 3 channels in 0…1. timeout:
+    seconds for which nothing may move on the way to it.
     """
     if not output.parent.is_dir():
         raise InputError(f"the folder {output.parent} does not exist", at=str(output), hint=f"mkdir -p {output.parent}")
@@ -32,10 +35,19 @@ def run_bundle(path: Path, inputs: Path, output: Path, device: str, timeout: flo
         raise InputError(f"cannot write {output.suffix or output.name} files", at=str(output), hint="give .npz or .png")
     with Bundle.open(path) as bundle:
         manifest = bundle.manifest
-        results = device_for(device, timeout).run(bundle, load_inputs(inputs, manifest))
+        given = load_inputs(inputs, manifest)
+        prepared = dict(zip(manifest.inputs, check_inputs(manifest, given), strict=True))
+        results = device_for(device, timeout).run(bundle, prepared)
     _save(output, results, manifest)
     shapes = ", ".join(f"{n} {a.dtype}{list(a.shape)}" for n, a in results.items())
-    return f"{output}: {shapes} (from {device})"
+    lines = [
+        _prepared(inputs, manifest, name) for name, a in given.items() if is_photo(a) and name in manifest.preprocess
+    ]
+    return "\n".join([*lines, f"{output}: {shapes} (from {device})"])
+
+
+def _prepared(path: Path, manifest: Manifest, name: str) -> str:
+    return f'{path.name} became "{name}" by {manifest.preprocess[name].explained()}'
 
 
 def _save(path: Path, results: Mapping[str, Array], manifest: Manifest) -> None:
@@ -53,13 +65,15 @@ def _save(path: Path, results: Mapping[str, Array], manifest: Manifest) -> None:
 
 
 def load_inputs(path: Path, manifest: Manifest) -> dict[str, Array]:
-    """The model's inputs from a file. Raises InputError; types and shapes are checked by the session."""
+    """The model's inputs from a file, photos as pixels. Raises InputError; types and shapes are not checked."""
     if not path.is_file():
         raise InputError(f"no such input file: {path}", hint="give an .npz, .npy or photo")
     suffix = path.suffix.lower()
     if suffix in PHOTO_SUFFIXES:
         (info,) = _single(manifest.input_infos(), "input", path)
-        return {info.name: photo_input(path, info.name, tensor_type(info), _preprocess(manifest))}
+        if info.name not in manifest.preprocess:
+            raise InputError(f"input {info} is no image, so it cannot take a photo", str(path), "give an .npz file")
+        return {info.name: read_photo(path)}
     if suffix not in (".npz", ".npy"):
         raise InputError(f"cannot read {path.name} as inputs", at=str(path), hint="give an .npz, .npy or photo")
     try:
@@ -89,12 +103,6 @@ def _single(infos: tuple[TensorInfo, ...], what: str, path: Path) -> tuple[Tenso
     return infos
 
 
-def _preprocess(manifest: Manifest) -> Preprocess | None:
-    if manifest.preprocess is None:
-        return None
-    return Preprocess.from_dict(manifest.preprocess)
-
-
 def tensor_type(info: TensorInfo) -> TensorType:
     """A manifest's tensor as the IR types it."""
     q = info.quant
@@ -104,7 +112,9 @@ def tensor_type(info: TensorInfo) -> TensorType:
 
 def save_image(path: Path, array: Array, info: TensorInfo) -> None:
     """An image output, reals in 0…1 (or uint8 as it is), as a picture."""
-    layout = ImageLayout.of(info.name, tensor_type(info))
+    layout = ImageLayout.of(info)
+    if layout is None:
+        raise InputError(f"output {info} is no image of 1 or 3 channels", str(path), "give an .npz file")
     image = array[0].transpose(1, 2, 0) if layout.channels_first else array[0]
     if info.quant is not None or image.dtype == np.float32:
         real = dequantize(image, tensor_type(info).with_shape(image.shape)) if info.quant is not None else image

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from edgec_runtime.photo import quantized
 
 from edgec.ir import (
     Array,
@@ -24,7 +25,7 @@ from edgec.ir import (
 )
 from edgec.ir.opdef import Arg
 from edgec.ops.common import suffix
-from edgec.ops.fixed_point import multiply_by_quantized_multiplier, quantize_multiplier, round_half_away
+from edgec.ops.fixed_point import multiply_by_quantized_multiplier, quantize_multiplier
 
 
 @dataclass(frozen=True)
@@ -46,13 +47,11 @@ class Quantize(OpDef):
     def ref(self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]) -> list[Array]:
         """AffineQuantize and Requantize of TFLite's reference kernels."""
         t, info = yt[0], np.iinfo(self.dtype)
-        y: Array
         if xt[0].dtype == "float32":
-            y = round_half_away((x[0] / np.float32(t.scale)).astype(np.float32)) + np.float32(t.zero_point)
-        else:
-            multiplier = quantize_multiplier(xt[0].scale / t.scale)
-            centred = x[0].astype(np.int32) - xt[0].zero_point
-            y = multiply_by_quantized_multiplier(centred, *multiplier).astype(np.int64) + t.zero_point
+            return [quantized(x[0], t.scale, t.zero_point, info.dtype)]
+        multiplier = quantize_multiplier(xt[0].scale / t.scale)
+        centred = x[0].astype(np.int32) - xt[0].zero_point
+        y = multiply_by_quantized_multiplier(centred, *multiplier).astype(np.int64) + t.zero_point
         return [np.clip(y, info.min, info.max).astype(self.dtype)]
 
     @classmethod

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import overload
 
 import numpy as np
+from edgec_runtime import Preprocess
+from edgec_runtime.photo import PHOTO_SUFFIXES
 
 from edgec.errors import InputError
 from edgec.ir import Array, TensorType, Value
-from edgec.quantize.preprocess import PHOTO_SUFFIXES, Preprocess, photo_input
+from edgec.quantize.preprocess import photo_input
 
 Sample = Mapping[str, Array]
 """One set of inputs, by name."""
@@ -70,8 +72,8 @@ def load_calibration(
 ) -> Sequence[Sample]:
     """The samples at `path` for these graph inputs, at most `limit` of them. Raises InputError, never returns none.
 
-    A folder or a photo: photos (jpg, png, bmp, ppm) sorted by name, turned upright, stretched to the input's size and
-    put through `preprocess` (default: 0…1 for float inputs, raw pixels for quantized ones).
+    A folder or a photo: photos (jpg, png, bmp, ppm) sorted by name, turned upright and put through `preprocess` (by
+    default what is usual for the input's type).
 
     An .npz file: arrays named as the inputs, of the input's shape or with samples along a leading (or the batch) axis;
     or in<k>_<j> for input j of sample k; or a single array for a single input. Elements are taken as they are.

@@ -18,7 +18,8 @@ from edgec.quantize.verification import Verification
 class Made:
     """What there is to tell of a bundle. edgetpu_compiler: lines about that program.
 
-    float_on_cpu: the target has an Edge TPU, but the model was left in float.
+    float_on_cpu: the target has an Edge TPU, but the model was left in float. remarks: how photos become inputs, and
+    what of the model's file was left out.
     """
 
     path: Path
@@ -29,12 +30,16 @@ class Made:
     verification: Verification
     edgetpu_compiler: Sequence[str]
     float_on_cpu: bool
+    remarks: Sequence[str] = ()
 
 
 def summary(made: Made) -> str:
     """Plain text, at most 120 columns."""
     left = ", in float: all on the CPU, nothing on the Edge TPU" if made.float_on_cpu else ""
-    lines = [f"{made.path}: {made.model} for {made.target}, {made.path.stat().st_size / 1e6:.1f} MB{left}", ""]
+    lines = [f"{made.path}: {made.model} for {made.target}, {made.path.stat().st_size / 1e6:.1f} MB{left}"]
+    for text in made.remarks:
+        lines += textwrap.wrap(text, 120, break_long_words=False, break_on_hyphens=False)
+    lines += [""]
     lines += [*_segments(made), ""]
     lines += _top_refusals(made.partition)
     lines += made.edgetpu_compiler

@@ -90,6 +90,7 @@ class Report:
 
     bound_ms: no choice of places that the rules allow is estimated to be faster; None if nothing was to choose.
     source_ops: of a TFLite file. obstacle: why edgec cannot compile the model although it can explain it; or None.
+    remarks: sentences on how the model was read and calibrated.
     """
 
     model: str
@@ -103,6 +104,7 @@ class Report:
     applied: tuple[Applied, ...]
     ops: tuple[OpRow, ...]
     source_ops: tuple[SourceRow, ...]
+    remarks: tuple[str, ...] = ()
 
     def totals(self) -> dict[str, Any]:
         """Counts of the whole model, and their shares on the Edge TPU (0 to 1)."""
@@ -124,6 +126,7 @@ class Report:
             "link": self.link,
             "assumed_quantization": self.assumed_quantization,
             "obstacle": self.obstacle,
+            "remarks": list(self.remarks),
             "bound_ms": self.bound_ms,
             "totals": self.totals(),
             "comparison": self.comparison.to_json(),
@@ -151,6 +154,7 @@ class Origin:
     stock: Stock | None = None
     operators: Sequence[SourceOp] = ()
     rewritten: Sequence[Applied] = ()
+    remarks: Sequence[str] = ()
 
 
 def explain(parts: Partition, cpu: CpuCost, origin: Origin) -> Report:
@@ -172,6 +176,7 @@ def explain(parts: Partition, cpu: CpuCost, origin: Origin) -> Report:
         applied=applied,
         ops=rows,
         source_ops=tuple(map(Places(rows).row, origin.operators)),
+        remarks=tuple(origin.remarks),
     )
 
 

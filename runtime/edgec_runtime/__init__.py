@@ -1,6 +1,6 @@
 """edgec_runtime: runs a bundle made by edgec.  numpy is its only hard dependency.
 
-Session("model.edgec").run({"image": array}) is all of it; Bundle and Manifest are for tools.
+Session("model.edgec").run({"image": photo}) is all of it; Bundle and Manifest are for tools.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from .bundle import Bundle, write_bundle
 from .errors import BundleError, DeviceError, EdgecError, InputError, ToolError, UnsupportedError
 from .inputs import noise_inputs
 from .manifest import Manifest, Quant, SegmentInfo, TensorInfo
+from .photo import Placement, prepare, read_photo
+from .preprocess import Preprocess
 from .session import SegmentTime, Session
 from .stats import Summary
 from .timing import Times
@@ -22,6 +24,8 @@ __all__ = [
     "EdgecError",
     "InputError",
     "Manifest",
+    "Placement",
+    "Preprocess",
     "Quant",
     "SegmentInfo",
     "SegmentTime",
@@ -32,5 +36,7 @@ __all__ = [
     "ToolError",
     "UnsupportedError",
     "noise_inputs",
+    "prepare",
+    "read_photo",
     "write_bundle",
 ]

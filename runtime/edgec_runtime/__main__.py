@@ -1,7 +1,9 @@
 """Runs a bundle like its own program (csrc/main.c), but with a Session, so on the Edge TPU where there is one.
 
-python -m edgec_runtime BUNDLE [--tpu MODE] [--runs N] [--seconds S] [--warmup S] [--launched NS] [--input FILE.npy …]
+python -m edgec_runtime BUNDLE [--tpu MODE] [--runs N] [--seconds S] [--warmup S] [--launched NS] [--input FILE …]
                                [--output DIR] [--json]
+
+--input: an .npy file for each input, in order, with a prepared tensor or a photo's pixels; or a photo (needs Pillow).
 """
 
 from __future__ import annotations
@@ -12,12 +14,14 @@ import os
 import re
 import sys
 import time
+from pathlib import Path
 from typing import Any, Dict, Optional
 
 import numpy as np
 
 from .errors import EdgecError
 from .inputs import noise_inputs
+from .photo import PHOTO_SUFFIXES, read_photo
 from .session import TPU_MODES, Session
 
 
@@ -27,7 +31,7 @@ def run(options: argparse.Namespace) -> Dict[str, object]:
         load = None if options.launched is None else time.monotonic_ns() - options.launched
         inputs: Dict[str, Any] = noise_inputs(session.manifest)
         if options.input:
-            arrays = [np.load(path, allow_pickle=False) for path in options.input]
+            arrays = [_load(Path(path)) for path in options.input]
             inputs = {info.name: array for info, array in zip(session.inputs, arrays)}
         times = session.time(inputs, runs=options.runs, seconds=options.seconds, warmup=options.warmup)
         for i, info in enumerate(session.outputs if options.output else ()):
@@ -39,6 +43,11 @@ def run(options: argparse.Namespace) -> Dict[str, object]:
         series = {"at": list(times.at), "total": list(times.total), "segments": segments}
         about = {"name": session.manifest.name, "unit": "ns", "load": load, "warmup": times.warmup}
         return {**about, **series, "rss": _resident()}
+
+
+def _load(path: Path) -> Any:
+    """The elements of an .npy file, or the pixels of a photo."""
+    return read_photo(path) if path.suffix.lower() in PHOTO_SUFFIXES else np.load(path, allow_pickle=False)
 
 
 def _resident() -> Optional[int]:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping
+from typing import Any, Dict, List, Mapping, Optional
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .errors import InputError, did_you_mean
 from .manifest import Manifest, TensorInfo
+from .photo import is_photo, prepare
+from .preprocess import Preprocess
 
 Array = NDArray[Any]
 
 
 def check_inputs(manifest: Manifest, inputs: Mapping[str, Any]) -> List[Array]:
-    """The arrays in the model's order.  Raises InputError for a wrong name, type or shape; nothing is converted."""
+    """The arrays in the model's order, photos prepared (photo.is_photo).  Nothing else is converted.
+
+    Raises InputError for a wrong name, type or shape.
+    """
     if not isinstance(inputs, Mapping):
         raise InputError(
             f"inputs are a {type(inputs).__name__}, not a dict by name", hint=f'pass {{"{manifest.inputs[0]}": array}}'
@@ -25,21 +30,24 @@ def check_inputs(manifest: Manifest, inputs: Mapping[str, Any]) -> List[Array]:
                 f'the model has no input "{name}"{did_you_mean(str(name), manifest.inputs)}',
                 hint="its inputs are " + ", ".join(str(t) for t in manifest.input_infos()),
             )
-    return [_check(info, inputs) for info in manifest.input_infos()]
+    return [_check(info, inputs, manifest.preprocess.get(info.name)) for info in manifest.input_infos()]
 
 
-def _check(info: TensorInfo, inputs: Mapping[str, Any]) -> Array:
+def _check(info: TensorInfo, inputs: Mapping[str, Any], preprocess: Optional[Preprocess]) -> Array:
     if info.name not in inputs:
         raise InputError(f'the input "{info.name}" is missing', hint=f"give an array {info.dtype} {info.shape}")
     array = np.asarray(inputs[info.name])
+    if preprocess is not None and is_photo(array):
+        return prepare(array, preprocess, info)
+    photo = "" if preprocess is None else "; or give a photo: uint8 [height, width, 3]"
     if array.dtype != info.numpy_dtype:
         what = f'the input "{info.name}" is {info.numpy_dtype.name}, not {array.dtype.name}'
-        raise InputError(what, hint=_dtype_hint(info, array))
+        raise InputError(what, hint=_dtype_hint(info, array) + photo)
     if array.shape != info.shape:
         hint = f"resize or reshape the array to {info.shape}"
         if array.shape == info.shape[1:] and info.shape[0] == 1:
             hint = "add the batch axis: array[None]"
-        raise InputError(f'the input "{info.name}" takes shape {info.shape}, not {array.shape}', hint=hint)
+        raise InputError(f'the input "{info.name}" takes shape {info.shape}, not {array.shape}', hint=hint + photo)
     return array
 
 

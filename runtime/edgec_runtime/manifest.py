@@ -10,11 +10,12 @@ import math
 import re
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Dict, List, Mapping, NoReturn, Optional, Set, Tuple
+from typing import Any, Dict, List, Mapping, NoReturn, Optional, Set, Tuple, Type, TypeVar
 
 import numpy as np
 
-from .errors import BundleError
+from .errors import BundleError, InputError
+from .preprocess import NOTHING, Fit, Preprocess, Values, Wish, parse
 
 SCHEMA = 1
 MAX_RANK = 8
@@ -24,6 +25,7 @@ PLACES = ("cpu", "edgetpu")
 
 _SEGMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+_N = TypeVar("_N", int, float)
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,10 @@ class FileInfo:
 
 @dataclass(frozen=True)
 class Manifest:
-    """A checked manifest: every name it mentions exists, and the segments are in a possible order."""
+    """A checked manifest: every name it mentions exists, and the segments are in a possible order.
+
+    preprocess: for the inputs that are images, by name, how a photo becomes one.
+    """
 
     schema: int
     edgec: str
@@ -103,7 +108,7 @@ class Manifest:
     programs: Mapping[str, str]
     files: Mapping[str, FileInfo]
     labels: Optional[Tuple[str, ...]]
-    preprocess: Optional[Mapping[str, Any]]
+    preprocess: Mapping[str, Preprocess]
     toolchain: Mapping[str, Any]
     verification: Mapping[str, Any]
 
@@ -156,6 +161,13 @@ class _Reader:
             self.bad(f'has an impossible "{key}"', found)
         return tuple(found)
 
+    def numbers(self, key: str, kind: Type[_N]) -> Tuple[_N, ...]:
+        """A list of finite numbers; integers pass for floats."""
+        found = self.get(key, list)
+        if not all(type(n) in (int, kind) and abs(n) < 1e300 for n in found):
+            self.bad(f'has an impossible "{key}"', found)
+        return tuple(kind(n) for n in found)
+
     def members(self, key: str) -> List[Tuple[str, "_Reader"]]:
         return [(k, _Reader(v, f'{key} "{k}"')) for k, v in self.get(key, dict).items()]
 
@@ -205,12 +217,13 @@ def check_manifest(value: Any) -> Manifest:
         programs=MappingProxyType(_paths(top, "programs")),
         files=MappingProxyType({k: _file(r) for k, r in top.members("files")}),
         labels=labels,
-        preprocess=top.get("preprocess", dict, None),
+        preprocess=MappingProxyType({k: _preprocess(r) for k, r in _preprocesses(top)}),
         toolchain=top.get("toolchain", dict, {}),
         verification=top.get("verification", dict, {}),
     )
     _check_flow(manifest, top)
     _check_paths(manifest, top)
+    _check_preprocess(manifest, top)
     return manifest
 
 
@@ -238,6 +251,25 @@ def _quant(r: _Reader, shape: List[int]) -> Quant:
     if not all(type(z) is int for z in zero):
         r.bad('has an impossible "zero_point"', zero)
     return Quant(tuple(float(s) for s in scale), tuple(zero), axis)
+
+
+def _preprocesses(top: _Reader) -> List[Tuple[str, _Reader]]:
+    return top.members("preprocess") if top.value.get("preprocess") is not None else []
+
+
+def _preprocess(r: _Reader) -> Preprocess:
+    values = Values(r.get("range", str), r.numbers("mean", float), r.numbers("std", float))
+    fit = Fit(r.get("resize", str), float(r.get("crop", (int, float))), r.numbers("fill", int), r.get("position", str))
+    words = {key: r.get(key, str) for key in ("color", "filter", "layout")}
+    return Preprocess(values=values, fit=fit, **words, given=_said(r, "given"), stated=_said(r, "metadata"))
+
+
+def _said(r: _Reader, key: str) -> Wish:
+    text = r.get(key, str, None)
+    try:
+        return NOTHING if text is None else parse(text)
+    except InputError as e:
+        r.bad(f'has an impossible "{key}": {e.what}')
 
 
 def _segment(r: _Reader) -> SegmentInfo:
@@ -306,3 +338,13 @@ def _check_paths(m: Manifest, top: _Reader) -> None:
     for path in (*named, *m.libraries.values(), *m.programs.values()):
         if path not in m.files:
             top.bad("names a file that the bundle does not have", path)
+
+
+def _check_preprocess(m: Manifest, top: _Reader) -> None:
+    """Each is for an input that it suits."""
+    for name, r in _preprocesses(top):
+        if name not in m.inputs:
+            r.bad("is for no input of the model")
+        fault = m.preprocess[name].fault(m.tensors[name])
+        if fault is not None:
+            r.bad(f"cannot be: {fault}")

@@ -101,6 +101,8 @@ class Session:
     def run(self, inputs: Mapping[str, Any], *, timings: Optional[List[SegmentTime]] = None) -> Dict[str, Array]:
         """One inference.  inputs: by name, of exactly the type and shape of `self.inputs`; returns copies, by name.
 
+        An image input takes a photo as well: uint8 [H,W,3] of any size, red first ([H,W,4]: alpha is dropped; [H,W]:
+        grey), which `manifest.preprocess` makes into the input.
         timings: a list that gets one SegmentTime per segment.
         """
         arrays = check_inputs(self.manifest, inputs)
@@ -118,6 +120,10 @@ class Session:
                     timings.append(SegmentTime(segment.name, segment.place, self._backends[i].kind, ns))
             return {info.name: self._buffers[info.name].copy() for info in self.outputs}
 
+    def prepare(self, inputs: Mapping[str, Any]) -> Dict[str, Array]:
+        """The tensors that `run` would compute with, photos prepared; by name.  Raises InputError as `run` does."""
+        return dict(zip(self.manifest.inputs, check_inputs(self.manifest, inputs)))
+
     def tensor(self, name: str) -> Array:
         """A copy of any tensor that crosses a segment border, as the last run left it (to verify, to bisect)."""
         if name not in self._buffers:
@@ -132,8 +138,11 @@ class Session:
         seconds: Optional[float] = None,
         warmup: float = 0.0,
     ) -> Times:
-        """Times inferences, see timing.time_calls; parts are ns by segment.  inputs: default is reproducible noise."""
-        given = noise_inputs(self.manifest) if inputs is None else inputs
+        """Times inferences, see timing.time_calls; parts are ns by segment.  inputs: default is reproducible noise.
+
+        Photos are prepared once, before the clock runs.
+        """
+        given = noise_inputs(self.manifest) if inputs is None else self.prepare(inputs)
 
         def call() -> List[int]:
             times: List[SegmentTime] = []

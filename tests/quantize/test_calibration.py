@@ -10,7 +10,7 @@ from PIL import Image
 
 from edgec.errors import InputError
 from edgec.ir import Quant, TensorType, Value
-from edgec.quantize import Preprocess, load_calibration
+from edgec.quantize import choose, load_calibration
 from edgec.quantize.calibration import Photos, split
 
 IMAGE = Value("image", TensorType((1, 4, 6, 3)))
@@ -47,12 +47,12 @@ def test_photos_come_by_name_in_the_input_layout(photos: Path) -> None:
         ("0_1", [0, 64 / 255, 1]),
         ("0_255", [0, 64, 255]),
         ("m1_1", [-1, 64 / 127.5 - 1, 1]),
-        ("bgr_0_1", [1, 64 / 255, 0]),
+        ("0_1,bgr", [1, 64 / 255, 0]),
         ("imagenet", [-0.485 / 0.229, (64 / 255 - 0.456) / 0.224, (1 - 0.406) / 0.225]),
     ],
 )
 def test_preprocessing(photos: Path, name: str, expected: list[float]) -> None:
-    sample = load_calibration(photos, [IMAGE], Preprocess.parse(name))[0]["image"]
+    sample = load_calibration(photos, [IMAGE], choose([IMAGE], name, {})["image"])[0]["image"]
     assert sample.dtype == np.float32
     np.testing.assert_allclose(sample[0, 3, 5], expected, rtol=1e-5, atol=1e-6)
 
@@ -63,7 +63,7 @@ def test_quantized_inputs_take_raw_pixels_or_reals(photos: Path) -> None:
     s8 = Value("s", TensorType((1, 4, 6, 3), "int8", q))
     assert load_calibration(photos, [u8])[0]["u"][0, 0, 0].tolist() == [0, 64, 255]
     assert load_calibration(photos, [s8])[0]["s"][0, 0, 0].tolist() == [-128, -64, 127]
-    assert load_calibration(photos, [s8], Preprocess.parse("m1_1"))[0]["s"][0, 0, 0].tolist() == [-127, -63, 127]
+    assert load_calibration(photos, [s8], choose([s8], "m1_1", {})["s"])[0]["s"][0, 0, 0].tolist() == [-127, -63, 127]
 
 
 def test_a_photo_is_turned_upright_and_grey_if_wanted(tmp_path: Path) -> None:
@@ -124,12 +124,16 @@ def test_what_is_wrong_is_said(tmp_path: Path, photos: Path) -> None:
 
 
 def test_inputs_that_are_no_image(photos: Path) -> None:
-    with pytest.raises(InputError, match="which is no image"):
+    with pytest.raises(InputError, match="is no image"):
         load_calibration(photos, [PLAIN])
     with pytest.raises(InputError, match="cannot take a photo"):
         load_calibration(photos, [Value("i", TensorType((1, 4, 6, 3), "int64"))])
     with pytest.raises(InputError, match=r'no preprocessing "0_2"'):
-        Preprocess.parse("0_2")
+        choose([IMAGE], "0_2", {})
+    with pytest.raises(InputError, match="no input is an image of 1 or 3 channels: plain"):
+        choose([PLAIN], "0_1", {})
+    assert choose([PLAIN], None, {}) == {}
+    assert list(choose([PLAIN, IMAGE], "imagenet", {})) == ["image"]
 
 
 @pytest.mark.parametrize(("count", "held"), [(1, 0), (3, 0), (4, 1), (9, 2), (43, 10), (64, 16), (1000, 16)])

@@ -11,14 +11,14 @@ from edgec.errors import UnsupportedError
 from edgec.frontends import read_model
 from edgec.ir import interp
 from edgec.passes.pipeline import optimize
-from edgec.quantize import Preprocess, compare, load_calibration, quantize
+from edgec.quantize import choose, compare, load_calibration, quantize
 
 ROOT = Path(__file__).parents[2]
 CALIBRATION = 8  # photos; the next ones judge
 JUDGES = 2
 
 CASES = {
-    "pfld_ghostone": ("bgr_0_1", 0.99),
+    "pfld_ghostone": ("0_1,bgr", 0.99),
     "mp_selfie_land_onnx": ("0_1", 0.9),
     "mp_face_landmark_onnx": ("0_1", 0.98),
 }
@@ -42,7 +42,8 @@ def _near(path: Path, photos: Path, preprocess: str, least: float) -> None:
         graph = optimize(read_model(path, {}))
     except UnsupportedError as e:
         pytest.skip(e.what)
-    samples = load_calibration(photos, graph.inputs, Preprocess.parse(preprocess), CALIBRATION + JUDGES)
+    chosen = choose(graph.inputs, preprocess, {})[graph.inputs[0].name]
+    samples = load_calibration(photos, graph.inputs, chosen, CALIBRATION + JUDGES)
     q = optimize(quantize(graph, samples[:-JUDGES]))
     found = compare((interp(graph, s), interp(q, s)) for s in samples[-JUDGES:])
     for output, agreement in found.items():

@@ -52,6 +52,10 @@ def edit_manifest(path: Path, change: Callable[[dict[str, Any]], object]) -> Non
     rezip(path, edit)
 
 
+def _raw(**changes: object) -> dict[str, object]:
+    return {**tiny_model.RAW, **changes}
+
+
 def refused(path: Path) -> str:
     with pytest.raises(BundleError) as e:
         Bundle.open(path)
@@ -67,6 +71,8 @@ def test_round_trip(path: Path) -> None:
         assert b.manifest.segments[1].est_ms == 0.25
         assert b.manifest.tensors["q"].quant is not None
         assert b.manifest.tensors["out"].nbytes == 192
+        assert str(b.manifest.preprocess["image"]) == "raw,rgb,stretch,bilinear,nhwc"
+        assert b.manifest.preprocess["image"].to_json() == tiny_model.RAW
         assert set(b.names) == {"src/mix.c", "segments/a.tflite"}
         assert b.read("segments/a.tflite") == b"model"
         with pytest.raises(BundleError, match="no file"):
@@ -258,6 +264,22 @@ def test_files_that_the_manifest_does_not_know_or_lacks(path: Path) -> None:
         (lambda m: m["tensors"]["q"].update(shape=[1 << 29, 1 << 29]), "larger than"),
         (lambda m: m["tensors"]["q"]["quant"].update(scale=[0]), 'impossible "scale"'),
         (lambda m: m["tensors"]["q"]["quant"].update(axis=3), "do not fit"),
+        (lambda m: m.update(preprocess=[]), 'impossible "preprocess"'),
+        (lambda m: m.update(preprocess={"image": "0_1"}), 'preprocess "image" is not an object'),
+        (lambda m: m.update(preprocess={"q": _raw()}), 'preprocess "q" is for no input'),
+        (lambda m: m.update(preprocess={"image": _raw(range="0_2")}), "a range is raw, 0_1, 0_255"),
+        (lambda m: m.update(preprocess={"image": _raw(range="0_1", std=[0])}), "std=0 is not above 0"),
+        (lambda m: m.update(preprocess={"image": _raw(mean=[1, 2])}), "one number, or three"),
+        (lambda m: m.update(preprocess={"image": _raw(mean=["1"])}), 'impossible "mean"'),
+        (lambda m: m.update(preprocess={"image": _raw(mean=[1e999])}), "Infinity is not a number"),
+        (lambda m: m.update(preprocess={"image": _raw(crop=0)}), "crop=0 is not in 0…1"),
+        (lambda m: m.update(preprocess={"image": _raw(fill=[256])}), "not one number of 0…255"),
+        (lambda m: m.update(preprocess={"image": _raw(color="cmyk")}), "a colour order is rgb, bgr, gray"),
+        (lambda m: m.update(preprocess={"image": _raw(layout="nchw")}), "is no image with 1 or 3 channels in nchw"),
+        (lambda m: m.update(preprocess={"image": _raw(filter=None)}), 'impossible "filter"'),
+        (lambda m: m.update(preprocess={"image": _raw(given="\x1b[31m")}), 'impossible "given"'),
+        (lambda m: m.update(preprocess={"image": _raw(given="0_1")}), "it is not 0_1, as it says it should be"),
+        (lambda m: m["preprocess"]["image"].pop("resize"), 'no "resize"'),
         (lambda m: m["files"]["src/mix.c"].update(sha256="x"), "hexadecimal"),
         (lambda m: m["files"]["src/mix.c"].update(bytes=1), "the manifest says 1"),
     ],

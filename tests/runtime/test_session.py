@@ -282,7 +282,8 @@ def test_both_packages_are_asked_for_reference_kernels(monkeypatch: pytest.Monke
         ([1], "inputs are a list", '{"image": array}'),
         ({"image": np.zeros((1, 4, 4, 3), np.float32)}, "is uint8, not float32", "np.round(x / 1) + 0, 0, 255"),
         ({"image": np.zeros((1, 4, 4, 3), np.int32)}, "is uint8, not int32", 'astype("uint8")'),
-        ({"image": np.zeros((4, 4, 3), np.uint8)}, "not (4, 4, 3)", "array[None]"),
+        ({"image": np.zeros((4, 4, 2), np.uint8)}, "not (4, 4, 2)", "or give a photo: uint8 [height, width, 3]"),
+        ({"image": np.zeros((1, 4, 4, 4), np.uint8)}, "not (1, 4, 4, 4)", "reshape"),
         ({"image": np.zeros((1, 3, 4, 4), np.uint8)}, "not (1, 3, 4, 4)", "reshape"),
     ],
 )

@@ -28,6 +28,20 @@ ARM_TARGETS = {
     "linux-aarch64": ("aarch64-linux-musl", "cortex_a72"),
     "linux-armv7": ("arm-linux-musleabihf", "cortex_a53"),
 }
+RAW: dict[str, Any] = {
+    "range": "raw",
+    "mean": [0],
+    "std": [1],
+    "color": "rgb",
+    "resize": "stretch",
+    "crop": 1,
+    "fill": [114],
+    "position": "center",
+    "filter": "bilinear",
+    "layout": "nhwc",
+    "given": None,
+    "metadata": None,
+}
 
 SOURCES = {
     "shift.c": """#include <stdint.h>
@@ -147,7 +161,7 @@ def manifest() -> dict[str, Any]:
         "libraries": {},
         "programs": {},
         "labels": None,
-        "preprocess": None,
+        "preprocess": {"image": RAW},
         "toolchain": {"cc": "test"},
         "verification": {},
     }

@@ -124,7 +124,7 @@ def _waiting(path: Path, body: str) -> Path:
         "tensors": {name: {"shape": [1], "dtype": "|i1", "quant": None} for name in tensors},
         "segments": [{"name": "wait", "place": "cpu", "inputs": ["x"], "outputs": ["y"], "arena": 64, "macs": 0}],
         "labels": None,
-        "preprocess": None,
+        "preprocess": {},
         "toolchain": {},
         "verification": {},
     }

@@ -73,7 +73,7 @@ def lowered(graph: Graph) -> Lowered:
     samples = [{v.name: rng.normal(size=v.type.shape).astype(np.float32) for v in graph.inputs} for _ in range(2)]
     done, target = quantize(graph, samples), Target.parse("pi4+coral")
     parts = place(done, target, Wishes())
-    return Lowered(target, None, graph, done, samples, "test", True, False, (), Wishes(), parts)
+    return Lowered(target, {}, graph, done, samples, "test", True, False, (), Wishes(), parts)
 
 
 def names(model: Lowered) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from textwrap import wrap
 
 from edgec_partitioner.comparison import Column
 from edgec_partitioner.explain import ON_CHIP, OpRow, Report, SegmentRow
@@ -103,6 +104,8 @@ def notes(r: Report) -> Iterator[str]:
     """What a reader must know to read the figures right."""
     if r.obstacle:
         yield f"edgec cannot compile this model yet: {r.obstacle}"
+    for remark in r.remarks:
+        yield "\n      ".join(wrap(remark, _WIDTH - 6, break_long_words=False, break_on_hyphens=False))
     if r.assumed_quantization:
         yield "no calibration data was given: int8 scales are made up, which hardly changes what maps"
     if r.bound_ms is not None:

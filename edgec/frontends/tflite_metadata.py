@@ -1,0 +1,124 @@
+"""The flatbuffer that TFLite Metadata adds to a .tflite file, as far as it says how inputs are made.
+
+Source: metadata_schema.fbs of TFLite Support, 1.5, whose field numbers stand here; it has no generated reader among our
+dependencies.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from ai_edge_litert import schema_py_generated as schema
+from flatbuffers import encode, number_types
+from flatbuffers.table import Table
+
+ENTRY = "TFLITE_METADATA"
+"""The name of its buffer among the model's."""
+
+IDENTIFIER = b"M001"
+SUBGRAPHS = 3  # of ModelMetadata
+INPUTS = 2  # of SubGraphMetadata
+CONTENT, PROCESS_UNITS = 3, 4  # of TensorMetadata
+KIND, VALUE = 0, 1  # of Content and of ProcessUnit: a union's type and table
+IMAGE, NORMALIZATION = 2, 1  # types of these unions
+COLOR_SPACE = 0  # of ImageProperties
+MEAN, STD = 0, 1  # of NormalizationOptions
+
+COLORS = {1: "rgb", 2: "gray"}
+
+
+@dataclass(frozen=True)
+class InputMetadata:
+    """Of one input: (pixel - mean) / std for pixels of 0…255, one number or one per channel; empty if not said."""
+
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
+    color: str | None = None
+
+
+def read_metadata(model: bytes) -> list[InputMetadata]:
+    """Of each input, in order; nothing if the file has no metadata. Raises ValueError, struct.error, … if damaged."""
+    data = _buffer(model)
+    if data is None:
+        return []
+    if data[4:8] != IDENTIFIER:
+        raise ValueError(f"its identifier is {data[4:8]!r}")
+    root = Table(data, encode.Get(number_types.UOffsetTFlags.packer_type, data, 0))
+    subgraph = next(_tables(root, SUBGRAPHS), None)
+    return [] if subgraph is None else [_input(t) for t in _tables(subgraph, INPUTS)]
+
+
+def _buffer(model: bytes) -> bytes | None:
+    root = schema.Model.GetRootAs(model, 0)
+    for i in range(root.MetadataLength()):
+        entry = root.Metadata(i)
+        if entry.Name() == ENTRY.encode():
+            found = root.Buffers(entry.Buffer())
+            data = found.DataAsNumpy()
+            return b"" if isinstance(data, int) else bytes(data)
+    return None
+
+
+def _input(t: Table) -> InputMetadata:
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
+    for unit in _tables(t, PROCESS_UNITS):
+        options = _union(unit, NORMALIZATION)
+        if options is not None:
+            mean, std = _floats(options, MEAN), _floats(options, STD)
+    content = _table(t, CONTENT)
+    image = None if content is None else _union(content, IMAGE)
+    return InputMetadata(mean, std, None if image is None else COLORS.get(_byte(image, COLOR_SPACE)))
+
+
+def _union(t: Table, kind: int) -> Table | None:
+    """The table of a union, if it is of this type."""
+    return _table(t, VALUE) if _byte(t, KIND) == kind else None
+
+
+def _at(t: Table, field: int) -> int:
+    """Where a field is, 0 if it is not there. Its vtable and itself must be in the buffer."""
+    vtable = t.Pos - t.Get(number_types.SOffsetTFlags, t.Pos)
+    if not 0 <= vtable <= len(t.Bytes) - 4:
+        raise ValueError("a table is outside of it")
+    offset = int(t.Offset(4 + 2 * field))
+    return t.Pos + offset if offset else 0
+
+
+def _table(t: Table, field: int) -> Table | None:
+    at = _at(t, field)
+    return Table(t.Bytes, t.Indirect(at)) if at else None
+
+
+def _byte(t: Table, field: int) -> int:
+    at = _at(t, field)
+    return int(t.Get(number_types.Uint8Flags, at)) if at else 0
+
+
+def _vector(t: Table, field: int) -> tuple[int, int]:
+    """The position and the length of a vector of elements of 4 bytes."""
+    at = _at(t, field)
+    if not at:
+        return 0, 0
+    start = t.Indirect(at)
+    length = int(t.Get(number_types.UOffsetTFlags, start))
+    if length > (len(t.Bytes) - start - 4) // 4:
+        raise ValueError(f"a vector of {length} elements is longer than the file")
+    return start + 4, length
+
+
+def _tables(t: Table, field: int) -> Iterator[Table]:
+    start, length = _vector(t, field)
+    return (Table(t.Bytes, t.Indirect(start + 4 * i)) for i in range(length))
+
+
+def _floats(t: Table, field: int) -> tuple[float, ...]:
+    """As short as float32 can be written: 0.485, not 0.48500001430511475."""
+    start, length = _vector(t, field)
+    found = tuple(float(str(n)) for n in np.frombuffer(t.Bytes, "<f4", length, start)) if length else ()
+    if not all(map(math.isfinite, found)):
+        raise ValueError(f"mean or std is {found}")
+    return found

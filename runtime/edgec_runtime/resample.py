@@ -1,0 +1,92 @@
+"""Resizing of photos in numpy, with antialiasing, the same bits on every machine.
+
+Separable: each row of the result is a weighted sum of rows, then each column one of columns.  Weights are whole parts
+of `ONE`, so all sums are integers that float32 (first pass, below 2^24) and float64 (second pass, below 2^53) hold
+exactly: neither the order in which a machine adds nor a fused multiply-add changes them.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, List, Tuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+ONE = 1 << 15
+"""A weight of 1.  255 * ONE * 1.3, the most that a bicubic sum reaches on its way, is below 2^24."""
+
+Taps = List[Tuple[int, Array]]
+"""For each result: the index of the first element that it takes, and the weights (float64 integers) from there on."""
+
+
+def resize(pixels: Array, box: Tuple[float, float, float, float], size: Tuple[int, int], how: str) -> Array:
+    """The part `box` (left, top, width, height, in pixels) of uint8 [H,W,C] as uint8 [size[1],size[0],C].
+
+    how: "bilinear" and "bicubic" (of Catmull and Rom), both widened by the reduction, "area", the mean of what is
+    covered, or "nearest".  At the box's border the first three see what is beyond, as far as the photo goes.
+    """
+    height, width, channels = pixels.shape
+    if (*box, *size) == (0.0, 0.0, float(width), float(height), width, height):
+        return pixels
+    if how == "nearest":
+        rows, columns = _nearest(height, box[1], box[3], size[1]), _nearest(width, box[0], box[2], size[0])
+        return pixels[rows][:, columns]
+    down = _taps(how, height, box[1], box[3], size[1])
+    across = _taps(how, width, box[0], box[2], size[0])
+    left, right = across[0][0], max(first + len(w) for first, w in across)
+    used = np.ascontiguousarray(pixels[:, left:right]).reshape(height, (right - left) * channels)
+    narrow = _sums(used, down, np.float32).reshape(size[1], right - left, channels)
+    turned = narrow.transpose(1, 0, 2).reshape(right - left, size[1] * channels)
+    sums = _sums(turned, [(first - left, w) for first, w in across], np.float64)
+    levels = np.clip(np.floor(sums * (1.0 / (ONE * ONE)) + 0.5), 0, 255).astype(np.uint8)
+    return np.ascontiguousarray(levels.reshape(size[0], size[1], channels).transpose(1, 0, 2))
+
+
+def _nearest(length: int, start: float, extent: float, count: int) -> Array:
+    """The element in which the middle of each of `count` results lies."""
+    middles = start + (np.arange(count) + 0.5) * (extent / count)
+    return np.clip(middles.astype(np.int64), 0, length - 1)
+
+
+def _sums(rows: Array, taps: Taps, dtype: Any) -> Array:
+    """[len(taps), M] of [N, M]."""
+    found = np.empty((len(taps), rows.shape[1]), dtype)
+    for i, (first, weights) in enumerate(taps):
+        found[i] = np.dot(weights.astype(dtype), rows[first : first + len(weights)].astype(dtype))
+    return found
+
+
+@functools.lru_cache(maxsize=64)
+def _taps(how: str, length: int, start: float, extent: float, count: int) -> Taps:
+    """What each of `count` results takes of `length` elements, when the part start … start + extent is resized."""
+    step = extent / count
+    reach = max(1.0, step)
+    found: Taps = []
+    for i in range(count):
+        low, centre = start + i * step, start + (i + 0.5) * step
+        radius = {"bilinear": reach, "bicubic": 2 * reach, "area": step / 2 + 1}[how]
+        first, end = max(0, int(centre - radius + 0.5)), min(length, int(centre + radius + 0.5))
+        at = np.arange(first, end, dtype=np.float64)
+        if how == "area":
+            weights = np.maximum(np.minimum(at + 1, low + step) - np.maximum(at, low), 0.0)
+        else:
+            weights = _kernel(how, np.abs((at + 0.5 - centre) / reach))
+        found.append((first, _integers(weights)))
+    return found
+
+
+def _kernel(how: str, x: Array) -> Array:
+    """The filter at distance x >= 0."""
+    if how == "bilinear":
+        return np.maximum(1.0 - x, 0.0)
+    near = (1.5 * x - 2.5) * x * x + 1.0
+    far = ((2.5 - 0.5 * x) * x - 4.0) * x + 2.0
+    return np.where(x < 1, near, np.where(x < 2, far, 0.0))
+
+
+def _integers(weights: Array) -> Array:
+    """In proportion, with the sum ONE.  Running sums are rounded, so that many small weights lose nothing together."""
+    running = np.cumsum(weights)  # one after the other on every machine, as a plain sum is not
+    return np.diff(np.rint(running * (ONE / running[-1])), prepend=0.0)
