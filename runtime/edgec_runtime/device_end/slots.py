@@ -1,7 +1,7 @@
 """An application's folder on a device: two slots, a link to the active one, what is under way (docs/protocol.md).
 
     ~/.edgec/<app>/current -> a            changed by one rename, after everything that it points to is on the disk
-    ~/.edgec/<app>/{a,b}/model.edgec       and slot.json, bin/<target>/main, lib/<target>/libmodel.so
+    ~/.edgec/<app>/{a,b}/model.edgec       and slot.json, bin/<target>/{main,weights.bin}, lib/<target>/libmodel.so
     ~/.edgec/<app>/try/                    the same, before it becomes a slot, or for a run that changes none
     ~/.edgec/<app>/incoming/<sha256>       parts on their way; what arrived before a cut stays for the next run
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 SLOTS = ("a", "b")
 SCRATCH = "try"
 MODEL, STATE = "model.edgec", "slot.json"
+WEIGHTS_FILE = "weights.bin"  # beside its program, which looks for it there (csrc/program_weights.h)
 MAX_BUNDLE_BYTES = 2 << 30
 MAX_FILES = 4096
 MAX_MANIFEST_BYTES = 16 << 20
@@ -366,7 +367,12 @@ class App:
                     if target in manifest[key]:
                         source = manifest[key][target]
                         files[path] = manifest["files"][source]["sha256"]
-                        self._unpack(archive, source, os.path.join(folder, path), target)
+                        self._unpack_code(archive, source, os.path.join(folder, path), target)
+                weights = manifest.get("weights", {}).get(target)
+                if weights is not None and files:
+                    path = f"bin/{target}/{WEIGHTS_FILE}"
+                    files[path] = manifest["files"][weights]["sha256"]
+                    self._unpack(archive, weights, os.path.join(folder, path), 0o644)
                 there = sorted({*manifest["programs"], *manifest["libraries"]})
         except (zipfile.BadZipFile, KeyError, TypeError, AttributeError, ValueError, NotImplementedError) as e:
             raise Refused("bundle", f"the bundle is damaged: {e!r}", "compile the model again") from e
@@ -375,17 +381,22 @@ class App:
             raise Refused("bundle", what, "compile it with the --target of this board")
         return name, files
 
-    def _unpack(self, archive: zipfile.ZipFile, name: str, path: str, target: str) -> None:
+    def _unpack_code(self, archive: zipfile.ZipFile, name: str, path: str, target: str) -> None:
+        head = self._unpack(archive, name, path, 0o755)
+        machine = struct.unpack_from("<H", head.ljust(20, b"\0"), 18)[0]
+        if head[:4] != b"\x7fELF" or machine != ELF_MACHINES.get(target, machine):
+            raise Refused("bundle", f'"{name}" is not code for {target}', "compile it with the --target of this board")
+
+    def _unpack(self, archive: zipfile.ZipFile, name: str, path: str, mode: int) -> bytes:
+        """Returns the first bytes."""
         self.disk.mkdir(os.path.dirname(path))
         at, head = 0, b""
         with archive.open(name) as f:
             for block in iter(lambda: f.read(_BLOCK), b""):
                 head = head or block[:20]
-                self.disk.write(path, at, block, 0o755)
+                self.disk.write(path, at, block, mode)
                 at += len(block)
-        machine = struct.unpack_from("<H", head.ljust(20, b"\0"), 18)[0]
-        if head[:4] != b"\x7fELF" or machine != ELF_MACHINES.get(target, machine):
-            raise Refused("bundle", f'"{name}" is not code for {target}', "compile it with the --target of this board")
+        return head
 
     # ---- the switch
 
