@@ -66,7 +66,7 @@ def tree(folder: str) -> list[str]:
 
 
 def test_two_slots_and_a_link(app: App, old: Recipe, new: Recipe) -> None:
-    assert flash(app, old) == 4
+    assert flash(app, old) == 3
     program, weights = (f"bin/{machine_target()}/{name}" for name in ("main", "weights.bin"))
     assert tree(app.path) == sorted(["lock", f"a/{program}", f"a/{weights}", "a/model.edgec", "a/slot.json"])
     assert Path(app.at("a", weights)).read_bytes() == tiny_model.WEIGHTS

@@ -58,7 +58,6 @@ int edgec_relu_run(void *arena, const void *weights, const void *const *in, void
 }
 """,
     "mix.c": """#include <stdint.h>
-int edgec_mix_run(void *arena, const void *weights, const void *const *in, void *const *out);
 int edgec_mix_run(void *arena, const void *weights, const void *const *in, void *const *out)
 {
     (void)arena, (void)weights;
