@@ -45,7 +45,7 @@ def runner(graph: Graph, samples: int, compiler: Compiler) -> Run:
 
 
 class NativeGraph:
-    """The generated C of a graph, compiled for this machine and loaded. Memory: its weights, one arena and the outputs."""
+    """The generated C of a graph, compiled for this machine and loaded. Memory: weights, an arena, outputs."""
 
     def __init__(self, graph: Graph, compiler: Compiler) -> None:
         self.graph = graph

@@ -363,40 +363,32 @@ class App:
             with zipfile.ZipFile(os.path.join(folder, MODEL)) as archive:
                 manifest = self._manifest(archive)
                 name, target, files = str(manifest["name"]), machine_target(), {}
-                for key, path in (("programs", f"bin/{target}/main"), ("libraries", f"lib/{target}/libmodel.so")):
-                    if target in manifest[key]:
+                code, weights = (f"bin/{target}/main", f"lib/{target}/libmodel.so"), f"bin/{target}/{WEIGHTS_FILE}"
+                for key, path in zip(("programs", "libraries", "weights"), (*code, weights)):
+                    if target in manifest.get(key, {}):
                         source = manifest[key][target]
                         files[path] = manifest["files"][source]["sha256"]
-                        self._unpack_code(archive, source, os.path.join(folder, path), target)
-                weights = manifest.get("weights", {}).get(target)
-                if weights is not None and files:
-                    path = f"bin/{target}/{WEIGHTS_FILE}"
-                    files[path] = manifest["files"][weights]["sha256"]
-                    self._unpack(archive, weights, os.path.join(folder, path), 0o644)
+                        self._unpack(archive, source, os.path.join(folder, path), target if path in code else None)
                 there = sorted({*manifest["programs"], *manifest["libraries"]})
         except (zipfile.BadZipFile, KeyError, TypeError, AttributeError, ValueError, NotImplementedError) as e:
             raise Refused("bundle", f"the bundle is damaged: {e!r}", "compile the model again") from e
-        if not files:
+        if target not in there:
             what = f"the bundle has no code for {target}; it has {', '.join(there) or 'none'}"
             raise Refused("bundle", what, "compile it with the --target of this board")
         return name, files
 
-    def _unpack_code(self, archive: zipfile.ZipFile, name: str, path: str, target: str) -> None:
-        head = self._unpack(archive, name, path, 0o755)
-        machine = struct.unpack_from("<H", head.ljust(20, b"\0"), 18)[0]
-        if head[:4] != b"\x7fELF" or machine != ELF_MACHINES.get(target, machine):
-            raise Refused("bundle", f'"{name}" is not code for {target}', "compile it with the --target of this board")
-
-    def _unpack(self, archive: zipfile.ZipFile, name: str, path: str, mode: int) -> bytes:
-        """Returns the first bytes."""
+    def _unpack(self, archive: zipfile.ZipFile, name: str, path: str, target: Optional[str]) -> None:
+        """target: what it must be code for, if it is code."""
         self.disk.mkdir(os.path.dirname(path))
         at, head = 0, b""
         with archive.open(name) as f:
             for block in iter(lambda: f.read(_BLOCK), b""):
                 head = head or block[:20]
-                self.disk.write(path, at, block, mode)
+                self.disk.write(path, at, block, 0o755 if target else 0o644)
                 at += len(block)
-        return head
+        machine = struct.unpack_from("<H", head.ljust(20, b"\0"), 18)[0]
+        if target and (head[:4] != b"\x7fELF" or machine != ELF_MACHINES.get(target, machine)):
+            raise Refused("bundle", f'"{name}" is not code for {target}', "compile it with the --target of this board")
 
     # ---- the switch
 
