@@ -75,8 +75,12 @@ def run_c(graph: Graph, inputs: Mapping[str, Array], compiler: Compiler | None =
     outs = [np.full(v.type.shape, 77, v.type.np_dtype) for v in graph.outputs]
     scratch = np.zeros(source.plan.size + 64, np.uint8)
     arena = ctypes.c_void_p(scratch.ctypes.data + -scratch.ctypes.data % 64)
+    stored = np.zeros(len(source.weights) + 64, np.uint8)
+    at = -stored.ctypes.data % 64
+    stored[at : at + len(source.weights)] = np.frombuffer(source.weights, np.uint8)
+    weights = ctypes.c_void_p(stored.ctypes.data + at)
     pointers = [(ctypes.c_void_p * max(1, len(a)))(*[x.ctypes.data for x in a]) for a in (args, outs)]
-    assert run(arena, *pointers) == 0
+    assert run(arena, weights, *pointers) == 0
     return {v.name: y for v, y in zip(graph.outputs, outs, strict=True)}
 
 

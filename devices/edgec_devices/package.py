@@ -1,7 +1,7 @@
 """Packages of a bundle for fleets: a Debian package, or the same tree as a .tar.gz with install.sh (docs/packages.md).
 
 /usr/lib/edgec/<app>/model.edgec            what this architecture needs of the bundle
-/usr/lib/edgec/<app>/main                   the bundle's program
+/usr/lib/edgec/<app>/main                   the bundle's program, and weights.bin, which it reads
 /usr/lib/edgec/<app>/python/edgec_runtime/  the runtime; each application has its own, so two never collide
 /usr/lib/systemd/system/edgec-<app>.service
 /etc/default/edgec-<app>                    COMMAND: what the service runs
@@ -19,7 +19,7 @@ from typing import Any
 
 import edgec_runtime
 from edgec_runtime import Bundle, BundleError, InputError, write_bundle
-from edgec_runtime.device_end.slots import Refused
+from edgec_runtime.device_end.slots import WEIGHTS_FILE, Refused
 from edgec_runtime.device_end.units import RUNS, unit_name, unit_text
 
 from edgec_devices.debian_package import File, deb, tar_gz
@@ -143,6 +143,8 @@ def _content(bundle: Bundle, arch: str | None, app: str | None, version: str | N
     }
     uses_tpu = any(s.edgetpu for s in m.segments)
     prepares = any(not p.assumed for p in m.preprocess.values())
+    if target in m.weights:
+        files[f"{folder}/{WEIGHTS_FILE}"] = File(bundle.read(m.weights[target]))
     summary = f"{m.name} for {m.target}, compiled by edgec"
     summary = re.sub(r"\s+", " ", summary)[:79]
     return _Content(name, version, architecture, files, prepares or uses_tpu, summary)
@@ -166,11 +168,11 @@ def _reduced(bundle: Bundle, target: str) -> bytes:
     """The bundle without sources, reports, programs (that is beside it), and code for other machines."""
     m = bundle.manifest
     wanted = {path for s in m.segments for path in (s.tflite, s.edgetpu) if path}
-    if target in m.libraries:
-        wanted.add(m.libraries[target])
+    wanted |= {paths[target] for paths in (m.libraries, m.weights) if target in paths}
     manifest: dict[str, Any] = bundle.manifest_fields()
     manifest["programs"] = {}
     manifest["libraries"] = {t: p for t, p in m.libraries.items() if t == target}
+    manifest["weights"] = {t: p for t, p in m.weights.items() if t == target}
     with tempfile.TemporaryDirectory(prefix="edgec-") as folder:
         path = Path(folder, "model.edgec")
         write_bundle(path, manifest, {n: bundle.read(n) for n in wanted})

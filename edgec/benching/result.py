@@ -93,8 +93,9 @@ class SegmentReport:
 @dataclass(frozen=True)
 class Memory:
     """Bytes. rss: the highest resident size of the process, None where it was not measured. Of the program's file, by
-    its sections: code, constants (read-only data), data (written). plan: what the compiler planned: "arena" (the
-    largest of all segments), "tensors" (what crosses segment borders), "constants" (of all segments).
+    its sections: code, constants (read-only data, and the weights file), data (written). plan: what the compiler
+    planned: "arena" (the largest of all segments), "tensors" (what crosses segment borders), "constants" (of all
+    segments).
     """
 
     rss: int | None

@@ -12,6 +12,7 @@ from typing import Any
 from edgec_devices.boards import Board
 from edgec_partitioner.segments import Segment
 from edgec_runtime import Bundle, write_bundle
+from edgec_runtime.bundle import WEIGHTS_FILE
 
 from edgec.drive.edgetpu_loop import Outcome, ask, told
 from edgec.drive.job import Job
@@ -22,6 +23,7 @@ from edgec.emit.c import CSRC, CSource, segment_source
 from edgec.emit.graph_file import GRAPH_FILE, graph_file
 from edgec.emit.program import DESCR, SegmentEntry, model_source
 from edgec.emit.tflite import write_tflite
+from edgec.emit.weights import Weights, join_weights
 from edgec.errors import EdgecError, InputError
 from edgec.ir import Graph, Quant, TensorType, print_graph
 from edgec.quantize.verification import Verification
@@ -121,20 +123,21 @@ def _build(job: Job, lowered: Lowered, asked: Outcome | None, labels: Sequence[s
     sources = {s.name: segment_source(s.graph, s.name) for s in segments}
     tflites = {s.name: write_tflite(s.graph) for s in segments if s.place == "edgetpu"}
     tensors = _crossing(lowered)
-    entries = [_entry(s, sources[s.name]) for s in segments]
-    model_c = model_source(
-        lowered.graph.name, tensors, entries, _names(lowered.graph.inputs), _names(lowered.graph.outputs)
-    )
+    weights = join_weights(sources.values())
+    entries = [_entry(s, sources[s.name], weights) for s in segments]
+    ends = _names(lowered.graph.inputs), _names(lowered.graph.outputs)
+    model_c = model_source(lowered.graph.name, tensors, entries, *ends, weights.data)
     texts = {f"{name}.c": source.text for name, source in sources.items()} | {"model.c": model_c}
     compilers = compilers_for(lowered.target.board, job.cc)
     binaries = build(texts, CSRC, compilers, say)
     say("pack")
     files = _files(texts, tflites, asked, binaries)
+    files |= {WEIGHTS_FILE: weights.data} if weights.data else {}
     files[GRAPH_FILE] = graph_file(lowered.partition, sources)
     toolchain = {target: compiler.version() for target, compiler in compilers.items()}
     if asked is not None and asked.version is not None:
         toolchain[PROGRAM] = asked.version
-    manifest = _manifest(lowered, sources, tensors, files, labels, toolchain)
+    manifest = _manifest(lowered, sources, weights, tensors, files, labels, toolchain)
     say("verify")
     checked = _verify(manifest, files, lowered, job.options.min_cosine if lowered.quantized else None, say)
     say("pack")
@@ -163,9 +166,9 @@ def _names(values: Sequence[Any]) -> tuple[str, ...]:
     return tuple(v.name for v in values)
 
 
-def _entry(s: Segment, source: CSource) -> SegmentEntry:
+def _entry(s: Segment, source: CSource, weights: Weights) -> SegmentEntry:
     names = _names(s.graph.inputs), _names(s.graph.outputs)
-    return SegmentEntry(s.name, s.place, *names, source.plan.size, len(source.functions))
+    return SegmentEntry(s.name, s.place, *names, source.plan.size, len(source.functions), weights.parts[s.name][0])
 
 
 def _files(
@@ -191,6 +194,7 @@ def _files(
 def _manifest(
     lowered: Lowered,
     sources: Mapping[str, CSource],
+    weights: Weights,
     tensors: Mapping[str, TensorType],
     files: Mapping[str, bytes],
     labels: Sequence[str] | None,
@@ -207,22 +211,24 @@ def _manifest(
         "tensors": {
             n: {"shape": list(t.shape), "dtype": DESCR[t.dtype], "quant": _quant(t.quant)} for n, t in tensors.items()
         },
-        "segments": [_segment(s, sources[s.name], files) for s in lowered.partition.segments],
+        "segments": [_segment(s, sources[s.name], weights.parts[s.name], files) for s in lowered.partition.segments],
         "libraries": {t: f"lib/{t}/libmodel.so" for t in targets},
         "programs": {t: f"bin/{t}/main" for t in targets},
+        "weights": dict.fromkeys(targets, WEIGHTS_FILE) if WEIGHTS_FILE in files else {},
         "labels": list(labels) if labels is not None else None,
         "preprocess": {name: p.to_json() for name, p in lowered.preprocess.items()},
         "toolchain": toolchain,
     }
 
 
-def _segment(s: Segment, source: CSource, files: Mapping[str, bytes]) -> dict[str, Any]:
+def _segment(s: Segment, source: CSource, weights: tuple[int, int], files: Mapping[str, bytes]) -> dict[str, Any]:
     row = {
         "name": s.name,
         "place": s.place,
         "inputs": list(_names(s.graph.inputs)),
         "outputs": list(_names(s.graph.outputs)),
         "arena": source.plan.size,
+        "weights": list(weights),
         "macs": s.macs,
     }
     if s.place == "edgetpu":

@@ -47,27 +47,27 @@ def runner(graph: Graph, samples: int, compiler: Compiler, say: Progress) -> Run
 
 
 class NativeGraph:
-    """The generated C of a graph, compiled for this machine and loaded. Memory: one arena and the outputs."""
+    """The generated C of a graph, compiled for this machine and loaded. Memory: weights, an arena, outputs."""
 
     def __init__(self, graph: Graph, compiler: Compiler) -> None:
         self.graph = graph
-        self._source = segment_source(graph, _NAME, outside=True)
+        self._source = segment_source(graph, _NAME)
         self._library = _load(self._source.text, compiler)
-        raw = np.zeros(self._source.plan.size + _ALIGN, np.uint8)
-        start = -raw.ctypes.data % _ALIGN
-        self._arena = raw[start : start + self._source.plan.size]
+        self._arena = _aligned(self._source.plan.size)
+        self._weights = _aligned(len(self._source.weights))
+        self._weights[:] = np.frombuffer(self._source.weights, np.uint8)
         self._where = self._places()
 
     def __call__(self, inputs: Mapping[str, Array], observe: Observe | None = None) -> dict[str, Array]:
         """As `interp`. What `observe` is given lies in the arena and is written over later."""
         ins = [np.ascontiguousarray(inputs[v.name], v.type.np_dtype) for v in self.graph.inputs]
         outs = [np.empty(v.type.shape, v.type.np_dtype) for v in self.graph.outputs]
-        tables = _pointers([*ins, *self._source.outside]), _pointers(outs)
-        arena = ctypes.c_void_p(self._arena.ctypes.data)
+        tables = _pointers(ins), _pointers(outs)
+        memory = ctypes.c_void_p(self._arena.ctypes.data), ctypes.c_void_p(self._weights.ctypes.data)
         if observe is None:
-            self._library.edgec_here_run(arena, *tables)
+            self._library.edgec_here_run(*memory, *tables)
         else:
-            self._observed(arena, tables, ins, outs, observe)
+            self._observed((*memory, *tables), ins, outs, observe)
         given = dict(zip(self.graph.inputs, ins, strict=True))
         return {
             v.name: v.const if v.const is not None else given.get(v, y)
@@ -76,8 +76,7 @@ class NativeGraph:
 
     def _observed(
         self,
-        arena: ctypes.c_void_p,
-        tables: Sequence[object],
+        arguments: Sequence[object],
         ins: Sequence[Array],
         outs: Sequence[Array],
         observe: Observe,
@@ -95,7 +94,7 @@ class NativeGraph:
 
         for v in self.graph.inputs:
             observe(v, buffers[v])
-        self._library.edgec_here_profile(arena, *tables, _MARK(mark), None)
+        self._library.edgec_here_profile(*arguments, _MARK(mark), None)
         if raised:
             raise raised[0]
 
@@ -126,6 +125,13 @@ def _load(text: str, compiler: Compiler) -> ctypes.CDLL:
         compiler.compile(folder / "here.c", [CSRC], folder / "here.o", ["-O2"])
         compiler.link_library([folder / "here.o"], folder / "here.so")
         return ctypes.CDLL(str(folder / "here.so"))  # it stays loaded without its file
+
+
+def _aligned(nbytes: int) -> Array:
+    """Zeroed bytes that start on a multiple of _ALIGN."""
+    raw = np.zeros(nbytes + _ALIGN, np.uint8)
+    start = -raw.ctypes.data % _ALIGN
+    return raw[start : start + nbytes]
 
 
 def _pointers(arrays: Sequence[Array]) -> object:

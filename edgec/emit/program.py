@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,7 +15,10 @@ DESCR = {"float32": "<f4", "int8": "|i1", "uint8": "|u1", "int32": "<i4", "int64
 
 @dataclass(frozen=True)
 class SegmentEntry:
-    """What the table says of one segment. Inputs and outputs are tensor names; functions: how many its C calls."""
+    """What the table says of one segment. Inputs and outputs are tensor names; functions: how many its C calls.
+
+    weights: where its part of the weights file begins, bytes.
+    """
 
     name: str
     place: str
@@ -22,6 +26,7 @@ class SegmentEntry:
     outputs: tuple[str, ...]
     arena: int
     functions: int
+    weights: int = 0
 
 
 def model_source(
@@ -30,8 +35,12 @@ def model_source(
     segments: Sequence[SegmentEntry],
     inputs: Sequence[str],
     outputs: Sequence[str],
+    weights: bytes = b"",
 ) -> str:
-    """model.c: with EK_PROGRAM defined the tensors have static buffers, in the library they have none."""
+    """model.c: with EK_PROGRAM defined the tensors have static buffers, in the library they have none.
+
+    weights: the content of the weights file, whose size and CRC-32 the table has.
+    """
     index = {tensor: i for i, tensor in enumerate(tensors)}
 
     def indices(label: str, names: Sequence[str]) -> str:
@@ -48,7 +57,7 @@ def model_source(
     parts += [f"EK_ARENA arena[{max(1, *(s.arena for s in segments))}];\n#endif\n"]
     parts += [f"EK_ARENA tensor{i}[{max(1, t.nbytes)}];\n" for i, t in enumerate(tensors.values())]
     parts += ["#else\n#define BUFFER(name) NULL\n#define SCRATCH(segment) NULL\n#endif\n\n"]
-    ports = "void *arena, const void *const *in, void *const *out"
+    ports = "void *arena, const void *weights, const void *const *in, void *const *out"
     marks = "void (*mark)(void *, int), void *context"
     for s in segments:
         parts += [f"int edgec_{s.name}_run({ports});\nint edgec_{s.name}_profile({ports}, {marks});\n"]
@@ -60,13 +69,13 @@ def model_source(
     parts += ["static const ek_segment segments[] = {\n"]
     parts += [
         f'    {{"{s.name}", "{s.place}", {len(s.inputs)}, {len(s.outputs)}, {s.name}_inputs, {s.name}_outputs, '
-        f"{s.arena}, SCRATCH({s.name}), edgec_{s.name}_run, {s.functions}, edgec_{s.name}_profile}},\n"
+        f"{s.arena}, SCRATCH({s.name}), {s.weights}, edgec_{s.name}_run, {s.functions}, edgec_{s.name}_profile}},\n"
         for s in segments
     ]
     parts += ["};\n", indices("model_inputs", inputs), indices("model_outputs", outputs)]
     parts += [
         f"\nEK_API const ek_model edgec_model = {{{_string(name)}, {len(tensors)}, tensors, {len(segments)}, segments, "
-        f"{len(inputs)}, {len(outputs)}, model_inputs, model_outputs}};\n"
+        f"{len(inputs)}, {len(outputs)}, model_inputs, model_outputs, {len(weights)}, 0x{zlib.crc32(weights):08x}}};\n"
     ]
     return "".join(parts)
 

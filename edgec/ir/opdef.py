@@ -159,7 +159,7 @@ class CEmitter(Protocol):
         """A typed C pointer expression to the elements of a value."""
 
     def const(self, array: Array, hint: str) -> str:
-        """The name of a static const array with these elements (any dtype of the IR, or float64)."""
+        """A typed C pointer expression to a constant array of these elements (any dtype of the IR, or float64)."""
 
     def scratch(self, nbytes: int) -> str:
         """A `void *` expression to scratch memory of the arena, valid during this op only."""

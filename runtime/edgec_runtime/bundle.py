@@ -21,11 +21,13 @@ from typing import IO, Any, Dict, List, Mapping, NoReturn, Optional, Tuple, Type
 import numpy as np
 
 from .device_end.slots import MAX_BUNDLE_BYTES, MAX_FILES, MAX_MANIFEST_BYTES, safe_name
+from .device_end.slots import WEIGHTS_FILE as WEIGHTS_FILE
 from .device_end.trust import MAX_SIGNATURE_BYTES, SIGNATURE, parse_signature
 from .errors import BundleError
 from .manifest import SCHEMA, Manifest, check_manifest, parse_manifest
 
 MANIFEST = "manifest.json"
+CODE = ("bin/", "lib/")  # folders of what is executed
 
 _DATE = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip can say
 # What zipfile raises for a damaged file (NotImplementedError is a RuntimeError).
@@ -84,7 +86,7 @@ def _write_zip(f: IO[bytes], files: Mapping[str, bytes]) -> None:
         for name, data in files.items():
             info = zipfile.ZipInfo(name, _DATE)
             info.create_system = 3  # Unix, wherever it is written
-            info.external_attr = (stat.S_IFREG | (0o755 if name.startswith(("bin/", "lib/")) else 0o644)) << 16
+            info.external_attr = (stat.S_IFREG | (0o755 if name.startswith(CODE) else 0o644)) << 16
             z.writestr(info, data)
 
 

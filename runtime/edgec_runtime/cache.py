@@ -1,4 +1,4 @@
-"""The private folder for what must be a file to be used: libraries, programs, the plugin."""
+"""The private folder for what must be a file to be used: libraries, programs, weights, the plugin."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import os
 import stat
 import tempfile
 from pathlib import Path
+from typing import List
 
-from .bundle import Bundle
+from .bundle import CODE, Bundle
 from .errors import EdgecError
 
 
@@ -28,7 +29,7 @@ def cache_dir(*parts: str) -> Path:
 
 
 def extract(bundle: Bundle, name: str) -> Path:
-    """The bundle's file as an executable file on disk: <cache>/files/<sha256>/<its last name>.
+    """The bundle's file as a file on disk, executable if it is code: <cache>/files/<sha256>/<its last name>.
 
     One that is already there is used only when it is ours and its content still has that hash.
     """
@@ -41,9 +42,16 @@ def extract(bundle: Bundle, name: str) -> Path:
     handle, aside = tempfile.mkstemp(dir=str(folder))
     with os.fdopen(handle, "wb") as f:
         f.write(bundle.read(name))
-    os.chmod(aside, 0o500)
+    os.chmod(aside, 0o500 if name.startswith(CODE) else 0o400)
     os.replace(aside, path)  # a library that some process has open keeps its old inode
     return path
+
+
+def program_command(bundle: Bundle, target: str) -> List[str]:
+    """The words that start the bundle's program for a target, which it must have; more options may follow."""
+    words = [str(extract(bundle, bundle.manifest.programs[target]))]
+    weights = bundle.manifest.weights.get(target)
+    return [*words, "--weights", str(extract(bundle, weights))] if weights is not None else words
 
 
 def _only_ours(folder: Path) -> None:

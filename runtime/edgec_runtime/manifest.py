@@ -17,8 +17,9 @@ import numpy as np
 from .errors import BundleError, InputError
 from .preprocess import NOTHING, Fit, Preprocess, Values, Wish, parse
 
-SCHEMA = 1
+SCHEMA = 2
 MAX_RANK = 8
+WEIGHTS_ALIGN = 64
 MAX_TENSOR_BYTES = 1 << 30
 DTYPES = ("<f4", "|i1", "|u1", "<i4", "<i8", "|b1")
 PLACES = ("cpu", "edgetpu")
@@ -62,7 +63,10 @@ class TensorInfo:
 
 @dataclass(frozen=True)
 class SegmentInfo:
-    """One piece of the model.  arena: bytes of scratch its C wants.  est_ms: the cost model's time on the Edge TPU."""
+    """One piece of the model.  arena: bytes of scratch its C wants.  est_ms: the cost model's time on the Edge TPU.
+
+    weights: offset and bytes of what its C reads of the weights file.
+    """
 
     name: str
     place: str
@@ -73,6 +77,7 @@ class SegmentInfo:
     tflite: Optional[str] = None
     edgetpu: Optional[str] = None
     est_ms: Optional[float] = None
+    weights: Tuple[int, int] = (0, 0)
 
     @property
     def symbol(self) -> str:
@@ -106,6 +111,7 @@ class Manifest:
     segments: Tuple[SegmentInfo, ...]
     libraries: Mapping[str, str]
     programs: Mapping[str, str]
+    weights: Mapping[str, str]
     files: Mapping[str, FileInfo]
     labels: Optional[Tuple[str, ...]]
     preprocess: Mapping[str, Preprocess]
@@ -215,6 +221,7 @@ def check_manifest(value: Any) -> Manifest:
         segments=tuple(_segment(_Reader(s, f"segments[{i}]")) for i, s in enumerate(top.get("segments", list))),
         libraries=MappingProxyType(_paths(top, "libraries")),
         programs=MappingProxyType(_paths(top, "programs")),
+        weights=MappingProxyType(_paths(top, "weights")),
         files=MappingProxyType({k: _file(r) for k, r in top.members("files")}),
         labels=labels,
         preprocess=MappingProxyType({k: _preprocess(r) for k, r in _preprocesses(top)}),
@@ -224,6 +231,7 @@ def check_manifest(value: Any) -> Manifest:
     _check_flow(manifest, top)
     _check_paths(manifest, top)
     _check_preprocess(manifest, top)
+    _check_weights(manifest, top)
     return manifest
 
 
@@ -291,7 +299,17 @@ def _segment(r: _Reader) -> SegmentInfo:
         tflite=r.get("tflite", str, None),
         edgetpu=r.get("edgetpu", str, None),
         est_ms=est,
+        weights=_part(r),
     )
+
+
+def _part(r: _Reader) -> Tuple[int, int]:
+    found = r.get("weights", list, [0, 0])
+    if len(found) != 2 or not all(type(n) is int and 0 <= n <= MAX_TENSOR_BYTES << 20 for n in found):
+        r.bad('has impossible "weights"', found)
+    if found[0] % WEIGHTS_ALIGN:
+        r.bad(f'has "weights" that are not aligned to {WEIGHTS_ALIGN} bytes', found)
+    return found[0], found[1]
 
 
 def _file(r: _Reader) -> FileInfo:
@@ -335,7 +353,7 @@ def _check_flow(m: Manifest, top: _Reader) -> None:
 
 def _check_paths(m: Manifest, top: _Reader) -> None:
     named = [p for s in m.segments for p in (s.tflite, s.edgetpu) if p is not None]
-    for path in (*named, *m.libraries.values(), *m.programs.values()):
+    for path in (*named, *m.libraries.values(), *m.programs.values(), *m.weights.values()):
         if path not in m.files:
             top.bad("names a file that the bundle does not have", path)
 
@@ -348,3 +366,12 @@ def _check_preprocess(m: Manifest, top: _Reader) -> None:
         fault = m.preprocess[name].fault(m.tensors[name])
         if fault is not None:
             r.bad(f"cannot be: {fault}")
+
+
+def _check_weights(m: Manifest, top: _Reader) -> None:
+    """Whatever code reads is there, and within its file."""
+    end = max((at + n for at, n in (s.weights for s in m.segments) if n), default=0)
+    for target in sorted({*m.libraries, *m.programs, *m.weights}):
+        there = m.files[m.weights[target]].bytes if target in m.weights else 0
+        if there < end:
+            top.bad(f'has segments that read {end} bytes of weights; "{target}" has', there)

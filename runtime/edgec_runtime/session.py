@@ -70,6 +70,7 @@ class Session:
         self._interpreter = interpreter
         self._lock = threading.Lock()
         self._library: Optional[ctypes.CDLL] = None
+        self._weights: Optional[Array] = None  # mapped read only
         self._arena: Optional[Array] = None
         self._buffers: Dict[str, Array] = {}
         self._retired: List[_Backend] = []
@@ -159,6 +160,7 @@ class Session:
             self._retired = []
             self._buffers = {}
             self._arena = None
+            self._weights = None
             if self._owns_bundle:
                 self.bundle.close()
 
@@ -242,6 +244,7 @@ class Session:
     def _on_c(self, s: SegmentInfo) -> "_CSegment":
         if self._library is None:
             self._library = self._load()
+            self._weights = self._map_weights()
         if self._arena is None:
             # One for all: segments run one after the other.  Our own, since a static one is shared by all sessions.
             self._arena = _aligned(max((g.arena for g in self.manifest.segments), default=0))
@@ -251,7 +254,8 @@ class Session:
             raise DeviceError(
                 f"the bundle's library lacks {s.symbol}", at=str(self.bundle.path), hint="compile the model again"
             ) from None
-        return _CSegment(s, function, self._arena, self._buffers)
+        weights = self._weights[s.weights[0] :] if self._weights is not None and s.weights[1] else None
+        return _CSegment(s, function, self._arena, weights, self._buffers)
 
     def _load(self) -> ctypes.CDLL:
         target = machine_target()
@@ -270,6 +274,17 @@ class Session:
             raise DeviceError(
                 f"cannot load the bundle's library: {e}", at=str(path), hint="`edgec doctor` shows this machine's libc"
             ) from e
+
+    def _map_weights(self) -> Optional[Array]:
+        """What the library reads.  None where the model has none."""
+        name = self.manifest.weights.get(machine_target())
+        if name is None or not self.manifest.files[name].bytes:
+            return None
+        path = extract(self.bundle, name)
+        try:
+            return np.memmap(path, np.uint8, "r")
+        except (OSError, ValueError) as e:
+            raise DeviceError(f"cannot map the weights: {e}", at=str(path), hint="free some memory") from e
 
     # ---- running -----------------------------------------------------------------------------------------------------
 
@@ -311,18 +326,22 @@ def _aligned(nbytes: int) -> Array:
 class _CSegment:
     kind = "c"
 
-    def __init__(self, s: SegmentInfo, function: Any, arena: Array, buffers: Mapping[str, Array]) -> None:
+    def __init__(
+        self, s: SegmentInfo, function: Any, arena: Array, weights: Optional[Array], buffers: Mapping[str, Array]
+    ) -> None:
         self.info = s
         self._function = function
         function.restype = ctypes.c_int
-        function.argtypes = [ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_void_p)]
-        self._keep = (arena, [buffers[n] for n in (*s.inputs, *s.outputs)])
+        pointers = ctypes.POINTER(ctypes.c_void_p)
+        function.argtypes = [ctypes.c_void_p, ctypes.c_void_p, pointers, pointers]
+        self._keep = (arena, weights, [buffers[n] for n in (*s.inputs, *s.outputs)])
+        self._weights = ctypes.c_void_p(None if weights is None else weights.ctypes.data)
         self._arena = ctypes.c_void_p(arena.ctypes.data if s.arena else None)
         self._in = _pointers([buffers[n] for n in s.inputs])
         self._out = _pointers([buffers[n] for n in s.outputs])
 
     def run(self) -> None:
-        code = self._function(self._arena, self._in, self._out)
+        code = self._function(self._arena, self._weights, self._in, self._out)
         if code:
             raise DeviceError(
                 f"the segment's C returned {code}", at=self.info.name, hint="compile the model again, or report this"

@@ -308,6 +308,7 @@ def make_bundle(path: Path, program: bytes, shared: bytes) -> Recipe:
     manifest, files = tiny_model.parts()
     name = f"bin/{machine_target()}/main"
     manifest["programs"][machine_target()] = name
+    tiny_model.use_weights(manifest, files, machine_target())
     write_bundle(path, manifest, {**files, name: program, "segments/shared.tflite": shared})
     return Recipe.of(path)
 

@@ -21,6 +21,7 @@ from edgec_runtime.device_end.wire import HELLO, Frame
 
 from tests.devices import faults
 from tests.devices.faults import QuickDisk, fake_program, make_bundle
+from tests.runtime import tiny_model
 
 
 @pytest.fixture
@@ -66,8 +67,10 @@ def tree(folder: str) -> list[str]:
 
 def test_two_slots_and_a_link(app: App, old: Recipe, new: Recipe) -> None:
     assert flash(app, old) == 3
-    program = f"bin/{machine_target()}/main"
-    assert tree(app.path) == sorted(["lock", f"a/{program}", "a/model.edgec", "a/slot.json"])
+    program, weights = (f"bin/{machine_target()}/{name}" for name in ("main", "weights.bin"))
+    assert tree(app.path) == sorted(["lock", f"a/{program}", f"a/{weights}", "a/model.edgec", "a/slot.json"])
+    assert Path(app.at("a", weights)).read_bytes() == tiny_model.WEIGHTS
+    assert stat.S_IMODE(os.stat(app.at("a", weights)).st_mode) == 0o644
     assert os.stat(app.at("current", program)).st_mode & stat.S_IXUSR
     assert flash(app, new) == 2  # manifest and program; the file that both have is copied on the device
     assert (os.readlink(app.at("current")), digest(app.at("current", "model.edgec"))) == ("b", new.sha256)
@@ -255,6 +258,8 @@ HOSTILE: list[tuple[Change, str]] = [
     (lambda z, m: m["programs"].update({machine_target(): "../p"}), "is damaged"),
     (lambda z, m: m.update(programs={"linux-z80": "p"}), "no code for .*; it has linux-z80"),
     (lambda z, m: m.update(programs=5), "is damaged"),
+    (lambda z, m: m.update(weights=5), "is damaged"),
+    (lambda z, m: m.update(weights={machine_target(): "none.bin"}), "is damaged"),
     (lambda z, m: m["files"]["p"].update(sha256="0" * 64), "other bytes than were written"),
 ]
 

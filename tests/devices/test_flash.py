@@ -47,6 +47,19 @@ def failed(outcomes: tuple[flash_module.Outcome, ...]) -> EdgecError:
     return outcomes[0].error
 
 
+def test_the_program_of_a_slot_has_its_weights(tmp_path: Path, root: Path, program: Path) -> None:
+    ok(flash(bundle(tmp_path / "1.edgec", program), ["local:"]))
+    slot = root / "tiny" / "current" / "bin" / machine_target()
+    done = subprocess.run([slot / "main", "--runs", "3"], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (slot / "weights.bin").write_bytes(bytes(len(tiny_model.WEIGHTS)))
+    done = subprocess.run([slot / "main"], capture_output=True, text=True)
+    assert (done.returncode, "are damaged or of another model" in done.stderr) == (2, True)
+    with Connection(stream_for("local:")) as c, pytest.raises(DeviceError, match="slot a of tiny is empty or damaged"):
+        c.request("run", app="tiny", limit=5)
+    assert ok(flash(bundle(tmp_path / "1.edgec", program), ["local:"])) == "flashed, slot b"
+
+
 def test_flash_and_back(tmp_path: Path, root: Path, program: Path) -> None:
     extra = random.Random(1).randbytes(300_000)
     one = bundle(tmp_path / "1.edgec", program, extra)

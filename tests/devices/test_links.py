@@ -108,7 +108,10 @@ def test_without_a_cost_model_the_twin_is_counted(arm_bundle: Path, tmp_path: Pa
         manifest, files = tiny_model.parts()
         manifest["segments"][1].pop("est_ms")
         manifest["programs"] = dict(b.manifest.programs)
-        write_bundle(tmp_path / "m", manifest, {**files, **{p: b.read(p) for p in b.manifest.programs.values()}})
+        for target, path in b.manifest.programs.items():
+            tiny_model.use_weights(manifest, files, target)
+            files[path] = b.read(path)
+        write_bundle(tmp_path / "m", manifest, files)
     with Bundle.open(tmp_path / "m") as b:
         m = device_for("emulated:pi5").measure(b, QUICK)
     assert m.backends[1] == "c"

@@ -129,9 +129,11 @@ def test_only_what_the_architecture_needs(bundle: Path, tmp_path: Path) -> None:
         target = ARCHITECTURES[arch]
         with Bundle.open(bundle) as whole:
             assert data[f"./{FOLDER}/main"][1] == whole.read(f"bin/{target}/main")
+            assert data[f"./{FOLDER}/weights.bin"][1] == tiny_model.WEIGHTS
         (tmp_path / "m.edgec").write_bytes(data[f"./{FOLDER}/model.edgec"][1])
         with Bundle.open(tmp_path / "m.edgec") as reduced:
-            assert all(target in name for name in reduced.names)
+            assert all(target in name or name == "weights.bin" for name in reduced.names)
+            assert dict(reduced.manifest.weights) == {target: "weights.bin"}
             assert set(reduced.manifest.libraries) == ({target} if arch == HOST else set())
             assert dict(reduced.manifest.programs) == {}
             assert reduced.manifest.tensors == whole.manifest.tensors

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
 import subprocess
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +15,8 @@ import pytest
 
 from edgec.emit.c import CSRC, segment_source
 from edgec.emit.program import SegmentEntry, model_source
-from edgec.ir import Builder, Graph, Quant, TensorType, interp
+from edgec.emit.weights import join_weights
+from edgec.ir import Array, Builder, Graph, Quant, TensorType, interp
 from edgec.ops.binary import Add
 from edgec.ops.conv import Conv2D
 from edgec.ops.shape import Reshape, Transpose
@@ -21,19 +25,19 @@ from tests.harness import assert_agree, random_inputs, run_c
 
 
 def residual_int8() -> Graph:
-    """A 3x3 convolution with a shortcut and a flatten, int8."""
+    """A 3x3 convolution with a shortcut and a flatten, int8; its weights are more than stay in the text."""
     rng = np.random.default_rng(0)
     b = Builder("residual")
     q = Quant.per_tensor(0.05, 3)
-    x = b.input("image", TensorType((1, 4, 4, 2), "int8", q))
-    scale = tuple(float(np.float32(s)) for s in (0.01, 0.02))
-    w = b.const(rng.integers(-127, 128, (2, 3, 3, 2)).astype(np.int8), "weights", Quant(scale, (0, 0), 0))
-    bias = b.const(rng.integers(-50, 50, 2).astype(np.int32), "bias")
+    x = b.input("image", TensorType((1, 4, 4, 8), "int8", q))
+    scale = tuple(float(np.float32(s)) for s in np.linspace(0.01, 0.03, 8))
+    w = b.const(rng.integers(-127, 128, (8, 3, 3, 8)).astype(np.int8), "weights", Quant(scale, (0,) * 8, 0))
+    bias = b.const(rng.integers(-50, 50, 8).astype(np.int32), "bias")
     b.source = "block/conv"
     y = b.add(Conv2D(pads=(1, 1, 1, 1), act="relu"), [x, w, bias], "conv", q)
     b.source = "block/add"
     z = b.add(Add(), [y, x], "sum", Quant.per_tensor(0.07, -1))
-    flat = b.add(Reshape((1, 32)), [z], "flat", z.type.quant)
+    flat = b.add(Reshape((1, 128)), [z], "flat", z.type.quant)
     b.graph.outputs = [b.add(Transpose((1, 0)), [flat], "out", z.type.quant)]
     return b.graph
 
@@ -43,13 +47,34 @@ def test_segment(golden: Callable[[str, str], None]) -> None:
 
 
 def test_model(golden: Callable[[str, str], None]) -> None:
-    tensors = {'im"age': TensorType((1, 4, 4, 2), "int8"), "out": TensorType((32, 1), "int8")}
-    entry = SegmentEntry("seg0", "cpu", ('im"age',), ("out",), 128, 3)
-    golden(model_source("residual", tensors, [entry], ['im"age'], ["out"]), ".c")
+    tensors = {'im"age': TensorType((1, 4, 4, 8), "int8"), "out": TensorType((128, 1), "int8")}
+    entry = SegmentEntry("seg0", "cpu", ('im"age',), ("out",), 256, 3, 64)
+    golden(model_source("residual", tensors, [entry], ['im"age'], ["out"], bytes(64) + b"weights"), ".c")
 
 
 def test_same_graph_same_text() -> None:
     assert segment_source(residual_int8(), "s").text == segment_source(residual_int8(), "s").text
+
+
+def test_weights_are_binary_and_tables_text() -> None:
+    graph = residual_int8()
+    source, text = segment_source(graph, "s"), segment_source(graph, "s", all_text=True)
+    weights = graph.ops[0].inputs[1].const
+    assert weights is not None
+    assert source.weights == weights.transpose(1, 2, 3, 0).tobytes()  # as the kernel wants them
+    assert (len(text.weights), text.constants) == (0, source.constants)
+    assert len(source.weights) + 3 * 8 * 4 == source.constants
+    assert "static const int8_t w0[576] = {" in text.text
+    assert "static const int8_t" not in source.text
+
+
+def test_parts_of_the_weights_file_are_aligned() -> None:
+    source = segment_source(residual_int8(), "a")
+    odd = replace(source, name="odd", weights=b"odd")
+    none = replace(source, name="none", weights=b"")
+    joined = join_weights([odd, none, source])
+    assert joined.parts == {"odd": (0, 3), "none": (0, 0), "a": (64, 576)}
+    assert joined.data == b"odd" + bytes(61) + source.weights
 
 
 @pytest.mark.cc
@@ -57,6 +82,35 @@ def test_runs_as_interp() -> None:
     graph = residual_int8()
     inputs = random_inputs(graph)
     assert_agree(run_c(graph, inputs), interp(graph, inputs))
+
+
+@pytest.mark.cc
+def test_threads_share_the_weights(tmp_path: Path) -> None:
+    """Each with an arena of its own; the weights are in memory that cannot be written."""
+    graph = residual_int8()
+    source = segment_source(graph, "seg")
+    (tmp_path / "seg.c").write_text(source.text)
+    compiler = Compiler.native("gcc")
+    compiler.compile(tmp_path / "seg.c", [CSRC], tmp_path / "seg.o")
+    compiler.link_library([tmp_path / "seg.o"], tmp_path / "seg.so")
+    run = ctypes.CDLL(str(tmp_path / "seg.so")).edgec_seg_run
+    (tmp_path / "w").write_bytes(source.weights)
+    weights = np.memmap(tmp_path / "w", np.uint8, "r")
+    inputs = [random_inputs(graph, seed) for seed in range(8)]
+
+    def many(given: dict[str, Array]) -> Array:
+        x, y = given["image"], np.zeros((128, 1), np.int8)
+        memory = np.zeros(source.plan.size + 64, np.uint8)
+        arena = ctypes.c_void_p(memory.ctypes.data + -memory.ctypes.data % 64)
+        ports = [(ctypes.c_void_p * 1)(a.ctypes.data) for a in (x, y)]
+        for _ in range(500):
+            assert run(arena, ctypes.c_void_p(weights.ctypes.data), *ports) == 0
+        return y
+
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(many, inputs))
+    for given, y in zip(inputs, found, strict=True):
+        np.testing.assert_array_equal(y, interp(graph, given)["out"])
 
 
 @pytest.mark.cc

@@ -28,7 +28,7 @@ def test_ops_are_those_of_the_generated_c(tmp_path: Path) -> None:
     assert all(r < op["index"] for op in graph["ops"] for r in op["reads"])
     for segment in graph["segments"]:
         text = sources[segment["name"]]
-        called = re.findall(r"^    (op\d+_\w+)\(m, in, out\);$", text.split("_run(void *memory", 2)[2], re.M)
+        called = re.findall(r"^    (op\d+_\w+)\(m, w, in, out\);$", text.split("_run(void *memory", 2)[2], re.M)
         assert called == segment["functions"] * 2, "run and profile call the same functions, in the same order"
         rows = [op for op in graph["ops"] if op["segment"] == segment["name"]]
         assert [op["call"] for op in rows if op["call"] is not None] == list(range(len(segment["functions"])))

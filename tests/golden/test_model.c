@@ -6,31 +6,31 @@
 #define BUFFER(name) name
 #ifdef EK_ARENAS_APART
 #define SCRATCH(segment) segment##_arena
-EK_ARENA seg0_arena[128];
+EK_ARENA seg0_arena[256];
 #else
 #define SCRATCH(segment) arena
-EK_ARENA arena[128];
+EK_ARENA arena[256];
 #endif
-EK_ARENA tensor0[32];
-EK_ARENA tensor1[32];
+EK_ARENA tensor0[128];
+EK_ARENA tensor1[128];
 #else
 #define BUFFER(name) NULL
 #define SCRATCH(segment) NULL
 #endif
 
-int edgec_seg0_run(void *arena, const void *const *in, void *const *out);
-int edgec_seg0_profile(void *arena, const void *const *in, void *const *out, void (*mark)(void *, int), void *context);
+int edgec_seg0_run(void *arena, const void *weights, const void *const *in, void *const *out);
+int edgec_seg0_profile(void *arena, const void *weights, const void *const *in, void *const *out, void (*mark)(void *, int), void *context);
 
 static const ek_tensor tensors[] = {
-    {"im\042age", "|i1", 4, {1, 4, 4, 2}, 32, BUFFER(tensor0)},
-    {"out", "|i1", 2, {32, 1}, 32, BUFFER(tensor1)},
+    {"im\042age", "|i1", 4, {1, 4, 4, 8}, 128, BUFFER(tensor0)},
+    {"out", "|i1", 2, {128, 1}, 128, BUFFER(tensor1)},
 };
 static const int seg0_inputs[1] = {0};
 static const int seg0_outputs[1] = {1};
 static const ek_segment segments[] = {
-    {"seg0", "cpu", 1, 1, seg0_inputs, seg0_outputs, 128, SCRATCH(seg0), edgec_seg0_run, 3, edgec_seg0_profile},
+    {"seg0", "cpu", 1, 1, seg0_inputs, seg0_outputs, 256, SCRATCH(seg0), 64, edgec_seg0_run, 3, edgec_seg0_profile},
 };
 static const int model_inputs[1] = {0};
 static const int model_outputs[1] = {1};
 
-EK_API const ek_model edgec_model = {"residual", 2, tensors, 1, segments, 1, 1, model_inputs, model_outputs};
+EK_API const ek_model edgec_model = {"residual", 2, tensors, 1, segments, 1, 1, model_inputs, model_outputs, 71, 0x4a96ba49};

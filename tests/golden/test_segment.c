@@ -6,61 +6,61 @@
 
 enum { /* offsets in the arena, bytes */
     at_conv = 0,
-    at_sum = 64,
+    at_sum = 128,
 };
 
-static const int8_t w0[36] = {
-    89, 15, 35, 111, 3, -57, -59, 81, -49, 44, -117, -127, -108, -27, -123, 91,
-    -83, 14, 80, -119, 38, 68, 105, 59, 1, 88, 27, -83, 120, -105, 59, 93,
-    34, -122, 11, 11,
+enum { /* offsets in this segment's part of the weights file, bytes */
+    w0 = 0, /* int8_t[3][3][8][8] of op0_conv2d */
 };
 
-static const int32_t b0[2] = {
-    -42, -21,
+static const int32_t b0[8] = {
+    9, 7, 38, -41, -23, -11, 41, -43,
 };
 
-static const int32_t m0[2] = {
-    1374389504, 1374389504,
+static const int32_t m0[8] = {
+    1374389504, 1767072256, 1079877504, 1276218880, 1472560256, 1668901632, 1865242880, 2061584256,
 };
 
-static const int32_t s0[2] = {
-    -6, -5,
+static const int32_t s0[8] = {
+    -6, -6, -5, -5, -5, -5, -5, -5,
 };
 
-EK_OP void op0_conv2d(unsigned char *m, const void *const *in, void *const *out) { /* block/conv */
-    (void)m, (void)in, (void)out;
-    ek_conv2d_s8(((const int8_t *)in[0]), w0, b0, ((int8_t *)(m + at_conv)), &(const ek_conv2d_t){.n = 1, .ih = 4, .iw = 4, .ic = 2, .oh = 4, .ow = 4, .oc = 2, .kh = 3, .kw = 3, .sh = 1, .sw = 1, .dh = 1, .dw = 1, .pt = 1, .pl = 1, .group_ic = 2}, &(const ek_requant_t){.x_zero = 3, .w_zero = 0, .y_zero = 3, .low = 3, .high = 127, .multiplier = m0, .shift = s0});
+EK_OP void op0_conv2d(unsigned char *m, const unsigned char *restrict w, const void *const *in, void *const *out) { /* block/conv */
+    (void)m, (void)w, (void)in, (void)out;
+    ek_conv2d_s8(((const int8_t *)in[0]), ((const int8_t *)(w + w0)), b0, ((int8_t *)(m + at_conv)), &(const ek_conv2d_t){.n = 1, .ih = 4, .iw = 4, .ic = 8, .oh = 4, .ow = 4, .oc = 8, .kh = 3, .kw = 3, .sh = 1, .sw = 1, .dh = 1, .dw = 1, .pt = 1, .pl = 1, .group_ic = 8}, &(const ek_requant_t){.x_zero = 3, .w_zero = 0, .y_zero = 3, .low = 3, .high = 127, .multiplier = m0, .shift = s0});
 }
 
-EK_OP void op1_add(unsigned char *m, const void *const *in, void *const *out) { /* block/add */
-    (void)m, (void)in, (void)out;
-    ek_add_s8(((int8_t *)(m + at_conv)), ((const int8_t *)in[0]), ((int8_t *)(m + at_sum)), &(const ek_nd_t){.dim = {1, 1, 1, 1, 1, 32}, .a = {0, 0, 0, 0, 0, 1}, .b = {0, 0, 0, 0, 0, 1}}, &(const ek_add_t){.a_zero = 3, .b_zero = 3, .y_zero = -1, .low = -128, .high = 127, .a_mul = 1073741824, .a_shift = 0, .b_mul = 1073741824, .b_shift = 0, .y_mul = 1533916908, .y_shift = -19});
+EK_OP void op1_add(unsigned char *m, const unsigned char *restrict w, const void *const *in, void *const *out) { /* block/add */
+    (void)m, (void)w, (void)in, (void)out;
+    ek_add_s8(((int8_t *)(m + at_conv)), ((const int8_t *)in[0]), ((int8_t *)(m + at_sum)), &(const ek_nd_t){.dim = {1, 1, 1, 1, 1, 128}, .a = {0, 0, 0, 0, 0, 1}, .b = {0, 0, 0, 0, 0, 1}}, &(const ek_add_t){.a_zero = 3, .b_zero = 3, .y_zero = -1, .low = -128, .high = 127, .a_mul = 1073741824, .a_shift = 0, .b_mul = 1073741824, .b_shift = 0, .y_mul = 1533916908, .y_shift = -19});
 }
 
-EK_OP void op3_transpose(unsigned char *m, const void *const *in, void *const *out) { /* block/add */
-    (void)m, (void)in, (void)out;
-    ek_gather_s8(((int8_t *)(m + at_sum)), ((int8_t *)out[0]), &(const ek_gather_t){.dim = {1, 1, 1, 1, 1, 32}, .stride = {0, 0, 0, 0, 0, 1}});
+EK_OP void op3_transpose(unsigned char *m, const unsigned char *restrict w, const void *const *in, void *const *out) { /* block/add */
+    (void)m, (void)w, (void)in, (void)out;
+    ek_gather_s8(((int8_t *)(m + at_sum)), ((int8_t *)out[0]), &(const ek_gather_t){.dim = {1, 1, 1, 1, 1, 128}, .stride = {0, 0, 0, 0, 0, 1}});
 }
 
-EK_API int edgec_seg0_run(void *memory, const void *const *in, void *const *out);
-EK_API int edgec_seg0_profile(void *memory, const void *const *in, void *const *out, void (*mark)(void *, int), void *context);
-int edgec_seg0_run(void *memory, const void *const *in, void *const *out) {
+EK_API int edgec_seg0_run(void *memory, const void *weights, const void *const *in, void *const *out);
+EK_API int edgec_seg0_profile(void *memory, const void *weights, const void *const *in, void *const *out, void (*mark)(void *, int), void *context);
+int edgec_seg0_run(void *memory, const void *weights, const void *const *in, void *const *out) {
     unsigned char *m = memory;
-    op0_conv2d(m, in, out);
-    op1_add(m, in, out);
-    op3_transpose(m, in, out);
-    (void)m, (void)in, (void)out;
+    const unsigned char *w = weights;
+    op0_conv2d(m, w, in, out);
+    op1_add(m, w, in, out);
+    op3_transpose(m, w, in, out);
+    (void)m, (void)w, (void)in, (void)out;
     return 0;
 }
-int edgec_seg0_profile(void *memory, const void *const *in, void *const *out, void (*mark)(void *, int), void *context) {
+int edgec_seg0_profile(void *memory, const void *weights, const void *const *in, void *const *out, void (*mark)(void *, int), void *context) {
     unsigned char *m = memory;
+    const unsigned char *w = weights;
     mark(context, 0);
-    op0_conv2d(m, in, out);
+    op0_conv2d(m, w, in, out);
     mark(context, 1);
-    op1_add(m, in, out);
+    op1_add(m, w, in, out);
     mark(context, 2);
-    op3_transpose(m, in, out);
+    op3_transpose(m, w, in, out);
     mark(context, 3);
-    (void)m, (void)in, (void)out;
+    (void)m, (void)w, (void)in, (void)out;
     return 0;
 }

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from edgec.emit.c import CSRC
 from edgec.report.supported_ops import supported_ops
 from tests.house.test_arrows import TABLE, _files
 
@@ -37,6 +38,7 @@ def test_messages_in_troubleshooting_are_those_of_the_program() -> None:
     page = (ARCHITECTURE.parent / "troubleshooting.md").read_text()
     quoted = [m for line in re.findall(r"^\*\*(`.+?)\*\*", page, re.M) for m in re.findall(r"`([^`]+)`", line)]
     code = "".join(re.sub(r"\{[^}]*\}", "", p.read_text()) for p in _files())
+    code += "".join(p.read_text() for p in sorted(CSRC.glob("*.[ch]")))
     assert len(quoted) > 10
     for message in quoted:
         assert message.removesuffix(" emulated") in code, message

@@ -241,7 +241,7 @@ def test_files_that_the_manifest_does_not_know_or_lacks(path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "what"),
     [
-        (lambda m: m.update(schema=2), "schema 2"),
+        (lambda m: m.update(schema=1), "schema 1, this runtime reads 2"),
         (lambda m: m.pop("name"), 'no "name"'),
         (lambda m: m.update(name=3), 'impossible "name": 3'),
         (lambda m: m.update(inputs=["nope"]), "does not describe: 'nope'"),
@@ -258,6 +258,13 @@ def test_files_that_the_manifest_does_not_know_or_lacks(path: Path) -> None:
         (lambda m: m["segments"][1].update(est_ms=-1), 'impossible "est_ms"'),
         (lambda m: m["segments"].pop(), "output that nothing writes"),
         (lambda m: m["libraries"].update(x="lib/none.so"), "does not have: 'lib/none.so'"),
+        (lambda m: m["weights"].update(x="none.bin"), "does not have: 'none.bin'"),
+        (lambda m: m["weights"].update(x=3), 'impossible "weights"'),
+        (lambda m: m["libraries"].update(x="src/mix.c"), 'read 65 bytes of weights; "x" has: 0'),
+        (lambda m: m["segments"][1].update(weights=[64]), 'impossible "weights"'),
+        (lambda m: m["segments"][1].update(weights=[-64, 1]), 'impossible "weights"'),
+        (lambda m: m["segments"][1].update(weights=[64, True]), 'impossible "weights"'),
+        (lambda m: m["segments"][1].update(weights=[8, 8]), "not aligned to 64 bytes"),
         (lambda m: m["tensors"]["q"].update(dtype="object"), '"dtype" that is none of'),
         (lambda m: m["tensors"]["q"].update(shape=[1, 0]), 'impossible "shape"'),
         (lambda m: m["tensors"]["q"].update(shape=[1] * 9), 'impossible "shape"'),
@@ -299,7 +306,7 @@ def test_extract_is_private_verified_and_done_once(path: Path) -> None:
     with Bundle.open(path) as b:
         file = extract(b, "src/mix.c")
         assert file.read_bytes() == b.read("src/mix.c")
-        assert stat.S_IMODE(file.stat().st_mode) == 0o500
+        assert stat.S_IMODE(file.stat().st_mode) == 0o400
         assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
         inode = file.stat().st_ino
         assert extract(b, "src/mix.c").stat().st_ino == inode

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 import time
+import zlib
 from pathlib import Path
 
 import numpy as np
 import pytest
 from edgec_runtime import noise_inputs
-from edgec_runtime.manifest import check_manifest
+from edgec_runtime.manifest import SCHEMA, check_manifest
 from edgec_runtime.stats import Summary
 
 from tests.runtime import tiny_model
@@ -48,7 +51,7 @@ def test_right_numbers(program: Path, tmp_path: Path, kind: str) -> None:
 
 def test_noise_is_what_python_makes(program: Path, tmp_path: Path) -> None:
     call(program, "--output", tmp_path)
-    image = noise_inputs(check_manifest({**tiny_model.manifest(), "schema": 1, "files": {}}))["image"]
+    image = noise_inputs(check_manifest({**tiny_model.manifest(), "schema": SCHEMA, "files": {}}))["image"]
     same(outputs(tmp_path), image)
 
 
@@ -96,7 +99,7 @@ def test_the_profile_is_of_other_inferences(program: Path, tmp_path: Path) -> No
     assert [[len(op) for op in ops] for ops in profile["ops"]] == [[], [], [4, 4]]
     for i, total in enumerate(profile["total"]):
         assert sum(op[i] for op in profile["ops"][2]) <= total
-    image = noise_inputs(check_manifest({**tiny_model.manifest(), "schema": 1, "files": {}}))["image"]
+    image = noise_inputs(check_manifest({**tiny_model.manifest(), "schema": SCHEMA, "files": {}}))["image"]
     same(outputs(tmp_path), image)
 
 
@@ -175,6 +178,59 @@ def test_bad_use(program: Path, args: list[str], what: str) -> None:
     assert done.returncode == 2
     assert what in done.stderr
     assert "  hint: " in done.stderr
+
+
+def test_weights_are_found_beside_the_program_wherever_it_is_started(program: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    shutil.copy(program, folder / "main")
+    done = call(folder / "main")
+    assert done.returncode == 2
+    assert f"cannot read the weights, {folder}/weights.bin: No such file" in done.stderr
+    assert (
+        "hint: put the bundle's weights.bin beside the program, or say where it is with --weights FILE" in done.stderr
+    )
+    other = tmp_path / "w"
+    other.write_bytes(tiny_model.WEIGHTS)
+    assert call(folder / "main", "--weights", other).returncode == 0
+    shutil.copy(other, folder / "weights.bin")
+    (tmp_path / "link").symlink_to(folder / "main")
+    for how in (folder / "main", tmp_path / "link"):
+        assert call(how, "--output", tmp_path / "out").returncode == 0
+    manifest = check_manifest({**tiny_model.manifest(), "schema": SCHEMA, "files": {}})
+    same(outputs(tmp_path / "out"), noise_inputs(manifest)["image"])
+
+
+def test_weights_of_another_model_or_damaged_are_refused(program: Path, tmp_path: Path) -> None:
+    good = tiny_model.WEIGHTS
+    (tmp_path / "folder").mkdir()
+    for name, content in {
+        "short": good[:-1],
+        "long": good + b"x",
+        "empty": b"",
+        "flipped": bytes([good[0] ^ 1]) + good[1:],
+        "last": good[:-1] + bytes([good[-1] ^ 128]),
+    }.items():
+        (tmp_path / name).write_bytes(content)
+    for name, what in {
+        "short": "have 64 bytes; this program wants 65",
+        "long": "have 66 bytes; this program wants 65",
+        "empty": "have 0 bytes; this program wants 65",
+        "flipped": f"of another model: their CRC-32 is {zlib.crc32((tmp_path / 'flipped').read_bytes()):08x}, not",
+        "last": f"not {zlib.crc32(good):08x}",
+        "folder": "are not a file",
+        "none": "No such file",
+        "none/none": "No such file",
+    }.items():
+        done = call(program, "--weights", tmp_path / name)
+        assert done.returncode == 2, name
+        assert done.stdout == ""
+        assert what in done.stderr, done.stderr
+        assert done.stderr.startswith("error: ")
+        assert "\n  hint: " in done.stderr
+    os.mkfifo(tmp_path / "pipe")
+    with open(os.open(tmp_path / "pipe", os.O_RDWR), "wb"):
+        assert "are not a file" in call(program, "--weights", tmp_path / "pipe").stderr
 
 
 def test_help(program: Path) -> None:

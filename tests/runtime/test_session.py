@@ -26,6 +26,7 @@ from edgec_runtime import (
     session,
     write_bundle,
 )
+from edgec_runtime.cache import extract
 from edgec_runtime.interpreters import find_interpreter, interpreter_factory, load_edgetpu
 
 from tests.runtime import tiny_model
@@ -334,6 +335,31 @@ def test_a_library_without_the_segment(tmp_path: Path, library: Path) -> None:
     manifest["segments"][0]["name"] = "other"
     write_bundle(tmp_path / "m", manifest, files)
     with pytest.raises(DeviceError, match="lacks edgec_other_run"):
+        Session(tmp_path / "m")
+
+
+def test_weights_are_mapped_from_one_file_that_nobody_can_write(bundle_path: Path) -> None:
+    with Session(bundle_path, tpu="c") as one, Session(bundle_path, tpu="c") as two:
+        check(one)
+        check(two)
+        lines = [line for line in Path("/proc/self/maps").read_text().splitlines() if line.endswith("/weights.bin")]
+        assert len(lines) == 2
+        assert len({line.split()[4] for line in lines}) == 1, "the same inode"
+        assert all(line.split()[1].startswith("r--") for line in lines)
+
+
+def test_weights_that_were_changed_after_the_compile(tmp_path: Path, library: Path) -> None:
+    write_bundle(tmp_path / "m", *tiny_model.parts(library))
+    with Bundle.open(tmp_path / "m") as b, Session(b) as s:
+        check(s)
+        path = extract(b, "weights.bin")
+        path.chmod(0o600)
+        path.write_bytes(bytes(len(tiny_model.WEIGHTS)))  # in the cache: it is hashed again before it is used
+        with Session(b) as again:
+            check(again)
+    data = (tmp_path / "m").read_bytes()
+    (tmp_path / "m").write_bytes(data.replace(tiny_model.WEIGHTS, bytes(len(tiny_model.WEIGHTS))))
+    with pytest.raises(BundleError, match=r'"weights.bin" is damaged'):
         Session(tmp_path / "m")
 
 

@@ -11,12 +11,13 @@ import os
 import shutil
 import subprocess
 import sys
+import zlib
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from edgec_runtime.session import machine_target
+from edgec_runtime.device_end.slots import WEIGHTS_FILE, machine_target
 from numpy.typing import NDArray
 
 CSRC = Path(__file__).resolve().parents[2] / "runtime" / "edgec_runtime" / "csrc"
@@ -43,35 +44,37 @@ RAW: dict[str, Any] = {
     "metadata": None,
 }
 
+WEIGHTS = bytes([0x80]) * 48 + bytes(16) + np.int8(ZERO).tobytes()
+"""What shift flips, and from 64 on relu's lower bound."""
+
 SOURCES = {
     "shift.c": """#include <stdint.h>
-int edgec_shift_run(void *arena, const void *const *in, void *const *out);
-int edgec_shift_run(void *arena, const void *const *in, void *const *out)
+int edgec_shift_run(void *arena, const void *weights, const void *const *in, void *const *out);
+int edgec_shift_run(void *arena, const void *weights, const void *const *in, void *const *out)
 {
     uint8_t *scratch = arena;
-    const uint8_t *x = in[0];
+    const uint8_t *x = in[0], *flip = weights;
     int8_t *y = out[0];
-    for (int i = 0; i < 48; i++) scratch[i] = (uint8_t)(x[i] ^ 0x80);
+    for (int i = 0; i < 48; i++) scratch[i] = (uint8_t)(x[i] ^ flip[i]);
     for (int i = 0; i < 48; i++) y[i] = (int8_t)scratch[i];
     return 0;
 }
 """,
     "relu.c": """#include <stdint.h>
-int edgec_relu_run(void *arena, const void *const *in, void *const *out);
-int edgec_relu_run(void *arena, const void *const *in, void *const *out)
+int edgec_relu_run(void *arena, const void *weights, const void *const *in, void *const *out);
+int edgec_relu_run(void *arena, const void *weights, const void *const *in, void *const *out)
 {
     (void)arena;
-    const int8_t *x = in[0];
+    const int8_t *x = in[0], *low = weights;
     int8_t *y = out[0];
-    for (int i = 0; i < 48; i++) y[i] = x[i] < -28 ? -28 : x[i];
+    for (int i = 0; i < 48; i++) y[i] = x[i] < *low ? *low : x[i];
     return 0;
 }
 """,
     "mix.c": """#include <stdint.h>
-int edgec_mix_run(void *arena, const void *const *in, void *const *out);
-int edgec_mix_run(void *arena, const void *const *in, void *const *out)
+int edgec_mix_run(void *arena, const void *weights, const void *const *in, void *const *out)
 {
-    (void)arena;
+    (void)arena, (void)weights;
     const int8_t *r = in[0];
     const uint8_t *image = in[1];
     float *y = out[0];
@@ -81,22 +84,27 @@ int edgec_mix_run(void *arena, const void *const *in, void *const *out)
     return n == 48 * 127 ? 7 : 0; /* an image that is all white fails on purpose */
 }
 """,
-    "profile.c": """int edgec_mix_run(void *arena, const void *const *in, void *const *out);
-int edgec_mix_profile(void *arena, const void *const *in, void *const *out, void (*mark)(void *, int), void *context);
-int edgec_mix_profile(void *arena, const void *const *in, void *const *out, void (*mark)(void *, int), void *context)
+    "profile.c": """typedef void mark_fn(void *, int);
+int edgec_mix_run(void *arena, const void *weights, const void *const *in, void *const *out);
+int edgec_mix_profile(void *arena, const void *weights, const void *const *in, void *const *out, mark_fn *mark,
+                      void *context);
+int edgec_mix_profile(void *arena, const void *weights, const void *const *in, void *const *out, mark_fn *mark,
+                      void *context)
 {
     mark(context, 0);
     mark(context, 1);
-    int code = edgec_mix_run(arena, in, out);
+    int code = edgec_mix_run(arena, weights, in, out);
     mark(context, 2);
     return code;
 }
 """,
     "edgec_model.c": """#include "ek_model.h"
-int edgec_shift_run(void *arena, const void *const *in, void *const *out);
-int edgec_relu_run(void *arena, const void *const *in, void *const *out);
-int edgec_mix_run(void *arena, const void *const *in, void *const *out);
-int edgec_mix_profile(void *arena, const void *const *in, void *const *out, void (*mark)(void *, int), void *context);
+typedef void mark_fn(void *, int);
+int edgec_shift_run(void *arena, const void *weights, const void *const *in, void *const *out);
+int edgec_relu_run(void *arena, const void *weights, const void *const *in, void *const *out);
+int edgec_mix_run(void *arena, const void *weights, const void *const *in, void *const *out);
+int edgec_mix_profile(void *arena, const void *weights, const void *const *in, void *const *out, mark_fn *mark,
+                      void *context);
 #ifdef EK_PROGRAM
 static _Alignas(64) unsigned char t0[48], t1[48], t2[48], t3[192], t4[4], SCRATCH[64];
 #else
@@ -114,11 +122,11 @@ static const ek_tensor tensors[] = {
 };
 static const int i0[] = { 0 }, i1[] = { 1 }, i2[] = { 2 }, i20[] = { 2, 0 }, i34[] = { 3, 4 };
 static const ek_segment segments[] = {
-    { "shift", "cpu", 1, 1, i0, i1, 64, SCRATCH, edgec_shift_run, 0, NULL },
-    { "relu", "edgetpu", 1, 1, i1, i2, 0, NULL, edgec_relu_run, 0, NULL },
-    { "mix", "cpu", 2, 2, i20, i34, 0, NULL, edgec_mix_run, 2, edgec_mix_profile },
+    { "shift", "cpu", 1, 1, i0, i1, 64, SCRATCH, 0, edgec_shift_run, 0, NULL },
+    { "relu", "edgetpu", 1, 1, i1, i2, 0, NULL, 64, edgec_relu_run, 0, NULL },
+    { "mix", "cpu", 2, 2, i20, i34, 0, NULL, 0, edgec_mix_run, 2, edgec_mix_profile },
 };
-const ek_model edgec_model = { "tiny", 5, tensors, 3, segments, 1, 2, i0, i34 };
+const ek_model edgec_model = { "tiny", 5, tensors, 3, segments, 1, 2, i0, i34, 65, WEIGHTS_CRC32 };
 """,
 }
 
@@ -154,12 +162,21 @@ def manifest() -> dict[str, Any]:
             "sums": {"shape": [1], "dtype": "<i4", "quant": None},
         },
         "segments": [
-            {"name": "shift", "place": "cpu", "inputs": ["image"], "outputs": ["q"], "arena": 64, "macs": 0},
-            {"name": "relu", "place": "edgetpu", "inputs": ["q"], "outputs": ["r"], "est_ms": 0.25},
+            {
+                "name": "shift",
+                "place": "cpu",
+                "inputs": ["image"],
+                "outputs": ["q"],
+                "arena": 64,
+                "macs": 0,
+                "weights": [0, 48],
+            },
+            {"name": "relu", "place": "edgetpu", "inputs": ["q"], "outputs": ["r"], "est_ms": 0.25, "weights": [64, 1]},
             {"name": "mix", "place": "cpu", "inputs": ["r", "image"], "outputs": ["out", "sums"], "macs": 48},
         ],
         "libraries": {},
         "programs": {},
+        "weights": {},
         "labels": None,
         "preprocess": {"image": RAW},
         "toolchain": {"cc": "test"},
@@ -169,7 +186,7 @@ def manifest() -> dict[str, Any]:
 
 def write_sources(folder: Path) -> list[str]:
     for name, text in SOURCES.items():
-        (folder / name).write_text(text)
+        (folder / name).write_text(text.replace("WEIGHTS_CRC32", f"0x{zlib.crc32(WEIGHTS):08x}u"))
     return [str(folder / name) for name in SOURCES]
 
 
@@ -202,8 +219,9 @@ def build_library(folder: Path) -> Path:
 
 
 def build_program(folder: Path, target: str | None = None) -> Path:
-    """The bench program, for this machine or statically for an ARM target."""
+    """The bench program, for this machine or statically for an ARM target; its weights are beside it."""
     out = folder / "main"
+    (folder / WEIGHTS_FILE).write_bytes(WEIGHTS)
     args = [*WARNINGS, "-DEK_PROGRAM", "-I", str(CSRC), *write_sources(folder), str(CSRC / "main.c"), "-o", str(out)]
     if target is not None:
         triple, cpu = ARM_TARGETS[target]
@@ -227,4 +245,12 @@ def parts(
     for target, program in (programs or {}).items():
         m["programs"][target] = f"bin/{target}/main"
         files[f"bin/{target}/main"] = program.read_bytes()
+    for target in {*m["libraries"], *m["programs"]}:
+        use_weights(m, files, target)
     return m, files
+
+
+def use_weights(m: dict[str, Any], files: dict[str, bytes], target: str) -> None:
+    """The target's code has its weights."""
+    m["weights"][target] = WEIGHTS_FILE
+    files[WEIGHTS_FILE] = WEIGHTS

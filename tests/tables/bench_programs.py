@@ -38,36 +38,38 @@ static uint64_t now_ns(void)
 
 _WAITING = """
 typedef void mark_fn(void *, int);
-int edgec_wait_run(void *arena, const void *const *in, void *const *out);
-int edgec_wait_profile(void *arena, const void *const *in, void *const *out, mark_fn *mark, void *context);
+int edgec_wait_run(void *arena, const void *weights, const void *const *in, void *const *out);
+int edgec_wait_profile(void *arena, const void *weights, const void *const *in, void *const *out, mark_fn *mark,
+                       void *context);
 
-int edgec_wait_run(void *arena, const void *const *in, void *const *out)
+int edgec_wait_run(void *arena, const void *weights, const void *const *in, void *const *out)
 {
     static uint32_t i;
     uint64_t end = now_ns() + wait_ns(i++);
-    (void)arena;
+    (void)arena, (void)weights;
     ((signed char *)out[0])[0] = ((const signed char *)in[0])[0];
     while (now_ns() < end) {}
     return 0;
 }
 
-int edgec_wait_profile(void *arena, const void *const *in, void *const *out, mark_fn *mark, void *context)
+int edgec_wait_profile(void *arena, const void *weights, const void *const *in, void *const *out, mark_fn *mark,
+                       void *context)
 {
     mark(context, 0);
-    int code = edgec_wait_run(arena, in, out);
+    int code = edgec_wait_run(arena, weights, in, out);
     mark(context, 1);
     return code;
 }
 """
 
 _SLOWED = """
-int edgec_{name}_plain(void *arena, const void *const *in, void *const *out);
-int edgec_{name}_run(void *arena, const void *const *in, void *const *out);
+int edgec_{name}_plain(void *arena, const void *weights, const void *const *in, void *const *out);
+int edgec_{name}_run(void *arena, const void *weights, const void *const *in, void *const *out);
 
-int edgec_{name}_run(void *arena, const void *const *in, void *const *out)
+int edgec_{name}_run(void *arena, const void *weights, const void *const *in, void *const *out)
 {{
     uint64_t start = now_ns();
-    int code = edgec_{name}_plain(arena, in, out);
+    int code = edgec_{name}_plain(arena, weights, in, out);
     uint64_t end = start + (uint64_t)((double)(now_ns() - start) * {factor:.6f});
     while (now_ns() < end) {{}}
     return code;

@@ -74,7 +74,10 @@ def program(model: str, board: str) -> tuple[Path, list[list[str]]]:
         path = folder / "main"
         path.write_bytes(z.read("bin/linux-aarch64/main"))
         path.chmod(0o700)
-        names = [s["name"] for s in json.loads(z.read("manifest.json"))["segments"]]
+        manifest = json.loads(z.read("manifest.json"))
+        if weights := manifest["weights"].get("linux-aarch64"):
+            (folder / "weights.bin").write_bytes(z.read(weights))
+        names = [s["name"] for s in manifest["segments"]]
         calls = re.compile(r"mark\(context, \d+\);\n\s*op\d+_(\w+)\(")
         kernels = [calls.findall(z.read(f"src/{n}.c").decode()) for n in names]
     bundle.unlink()

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 from edgec_runtime import Bundle, DeviceError, InputError, ToolError
-from edgec_runtime.cache import extract
+from edgec_runtime.cache import program_command
 from edgec_runtime.inputs import Array, check_inputs
 
 from edgec_devices import there
@@ -78,7 +78,7 @@ class Emulated(Device):
 
     def measure(self, bundle: Bundle, plan: Plan, say: Progress = lambda text: None) -> Measurement:
         """Estimated.  One inference is counted, whatever the plan: instruction counts do not vary."""
-        target, _ = self._program(bundle)
+        target = self._program(bundle)
         notes = [f"est.: {self.board.model} is not there; counted instructions and models of its parts, not measured."]
         say(f"{bundle.manifest.name} on {self.url}: counting one inference")
         counts: Counts | None = None
@@ -114,14 +114,14 @@ class Emulated(Device):
 
         Raises DeviceError when it fails.
         """
-        target, name = self._program(bundle)
+        target = self._program(bundle)
         arrays = check_inputs(bundle.manifest, inputs) if inputs is not None else ()
-        program = extract(bundle, name)
+        program = program_command(bundle, target.name)
         files = []
         for i, array in enumerate(arrays):
             np.save(folder / f"input{i}.npy", np.ascontiguousarray(array).reshape(array.shape))
             files.append(f"input{i}.npy")
-        command = [_emulator(target), "-cpu", target.qemu_cpu, *emulator, str(program), *options, "--output", "out"]
+        command = [_emulator(target), "-cpu", target.qemu_cpu, *emulator, *program, *options, "--output", "out"]
         try:
             # A fixed environment: the size of the guest's stack depends on it.
             done = subprocess.run(
@@ -155,12 +155,12 @@ class Emulated(Device):
             hint="run it on local: as well; if only the emulated board fails, report it",
         )
 
-    def _program(self, bundle: Bundle) -> tuple[ArchTarget, str]:
+    def _program(self, bundle: Bundle) -> ArchTarget:
         """The first of the board's targets that the bundle has a program for."""
         wanted = (self._target,) if self._target else self.board.targets
         for target in wanted:
             if target.name in bundle.manifest.programs:
-                return target, bundle.manifest.programs[target.name]
+                return target
         there = ", ".join(bundle.manifest.programs) or "none"
         raise InputError(
             f"the bundle has no program for {' or '.join(t.name for t in wanted)}; it has {there}",

@@ -13,7 +13,7 @@ from typing import Any
 
 import edgec_runtime
 from edgec_runtime import Bundle, DeviceError, InputError, Session
-from edgec_runtime.cache import extract
+from edgec_runtime.cache import program_command
 from edgec_runtime.device_end.facts import identity
 from edgec_runtime.device_end.vitals import Watch
 from edgec_runtime.errors import did_you_mean
@@ -53,7 +53,7 @@ class Local(Device):
         """Measured: by a Session where segments may run on an Edge TPU or an interpreter, by the program otherwise."""
         compiled = any(s.edgetpu for s in bundle.manifest.segments)
         session = self._tpu in ("delegate", "interpreter") or (self._tpu == "auto" and compiled)
-        program = [str(extract(bundle, self._program(bundle)))]
+        program = self._program(bundle)
         timed = [sys.executable, "-m", "edgec_runtime", str(bundle.path), "--tpu", self._tpu]
 
         def launch(by_session: bool, options: tuple[str, ...]) -> tuple[dict[str, Any], Any]:
@@ -63,16 +63,15 @@ class Local(Device):
         about = Identity(url=self.url, target=machine_target(), **identity())
         return Measurement(about, "session" if session else "program", launches[0].backends, launches)
 
-    def _program(self, bundle: Bundle) -> str:
-        found = bundle.manifest.programs.get(machine_target())
-        if found is None:
+    def _program(self, bundle: Bundle) -> list[str]:
+        if machine_target() not in bundle.manifest.programs:
             there = ", ".join(bundle.manifest.programs) or "none"
             raise DeviceError(
                 f"the bundle has no program for this machine, {machine_target()}; it has {there}",
                 at=str(bundle.path),
                 hint=f"compile with --target host, or bench it on emulated:{bundle.manifest.board}",
             )
-        return found
+        return program_command(bundle, machine_target())
 
     def _launch(self, command: list[str]) -> tuple[dict[str, Any], dict[str, Any]]:
         """One launch: the program's report, and the vitals of the machine."""

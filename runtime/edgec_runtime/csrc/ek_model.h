@@ -2,11 +2,15 @@
  *
  * A program (main.c, or your own) links the generated files and walks `edgec_model`.  A host that loads libmodel.so
  * calls `edgec_<segment>_run` directly and brings its own buffers.  Nothing here allocates.
+ *
+ * Constants are not in the code but in the bundle's weights file, which the caller maps or reads, and checks, once
+ * (program_weights.h does).  Nobody writes to it, so any number of threads may share it.
  */
 #ifndef EK_MODEL_H
 #define EK_MODEL_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -32,13 +36,15 @@ typedef struct {
     const int *inputs, *outputs; /* indices into ek_model.tensors */
     size_t arena_bytes;
     void *arena;            /* the program's scratch for it, which segments may share; NULL in the shared library */
-    /* in[i] and out[i] point to tensors inputs[i] and outputs[i].  arena: `arena_bytes` of scratch, aligned to 64 bytes.
-     * Returns 0 when all went well. */
-    int (*run)(void *arena, const void *const *in, void *const *out);
+    size_t weights_at;      /* where its part of the weights file begins */
+    /* in[i] and out[i] point to tensors inputs[i] and outputs[i].  arena: `arena_bytes` of scratch.  weights: the address
+     * of the weights file's content plus `weights_at`.  Both are aligned to 64 bytes.  Returns 0 when all went well. */
+    int (*run)(void *arena, const void *weights, const void *const *in, void *const *out);
     /* The same, by the same functions, one for each of n_ops operations: mark(context, i) is called before each, and
      * mark(context, n_ops) after the last.  NULL where there is none. */
     int n_ops;
-    int (*profile)(void *arena, const void *const *in, void *const *out, void (*mark)(void *, int), void *context);
+    int (*profile)(void *arena, const void *weights, const void *const *in, void *const *out, void (*mark)(void *, int),
+                   void *context);
 } ek_segment;
 
 /* Segments are in execution order: each reads model inputs and what earlier ones wrote. */
@@ -50,6 +56,8 @@ typedef struct {
     const ek_segment *segments;
     int n_inputs, n_outputs;
     const int *inputs, *outputs; /* indices into tensors */
+    size_t weights_bytes;        /* of the weights file; 0: there is none, and weights may be NULL */
+    uint32_t weights_crc32;      /* of its content, as zlib has it */
 } ek_model;
 
 extern const ek_model edgec_model;

@@ -1,9 +1,11 @@
 /* main.c - the program of a bundle: runs the model, writes its outputs, times segments and operations.
  *
  *     main [--runs N] [--seconds S] [--warmup S] [--profile N] [--launched NS] [--input FILE...] [--output DIR] [--json]
+ *          [--weights FILE]
  *
  * Input files come in the order of the model's inputs: .npy, or raw little-endian bytes of exactly the tensor's size.
  * Without any, the inputs are filled with reproducible noise (edgec_runtime/inputs.py makes the same).  No malloc.
+ * The weights are mapped from weights.bin beside the program (program_weights.h), unless --weights names another file.
  *
  * All times are of CLOCK_MONOTONIC, ns.  The first inference and those that follow until --warmup seconds have passed
  * are reported, but are not among the runs.  --launched says when the program was started, so that loading can be told.
@@ -15,6 +17,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include "ek_model.h"
 #include "program_io.h"
+#include "program_weights.h"
 
 #include <sys/stat.h>
 #include <time.h>
@@ -39,7 +42,7 @@ struct options {
     uint64_t launched;      /* 0 where it is not known */
     int n_files;
     char **files; /* into argv */
-    const char *output;
+    const char *output, *weights;
     bool json;
 };
 
@@ -75,6 +78,7 @@ static struct record inferences, profiled;
 static uint64_t plain[MAX_SAMPLES / 64], yardsticks[MAX_SAMPLES / 64];
 static int n_warmup, n_yardsticks;
 static uint64_t load_ns;
+static const unsigned char *weights; /* read only */
 
 /* A fixed piece of work, bound by the multiply-add units as a convolution is: its time tells how fast the core is just
  * now, whatever the model. */
@@ -106,6 +110,12 @@ static const ek_segment *bind(int s, const void **in, void **out)
     return g;
 }
 
+/* The address of a segment's part of the weights. */
+static const void *weights_of(const ek_segment *g)
+{
+    return weights ? weights + g->weights_at : NULL;
+}
+
 static void check_code(const ek_segment *g, int code)
 {
     if (code)
@@ -123,7 +133,7 @@ static void infer(struct record *r)
     for (int s = 0; s < edgec_model.n_segments; s++) {
         const ek_segment *g = bind(s, in, out);
         mark(MARK_SEGMENT - s);
-        check_code(g, g->run(g->arena, in, out));
+        check_code(g, g->run(g->arena, weights_of(g), in, out));
         uint64_t after = now_ns();
         to[PARTS + s] = after - before;
         before = after;
@@ -158,8 +168,8 @@ static void infer_profiled(struct record *r)
     for (int s = 0; s < edgec_model.n_segments; s++) {
         const ek_segment *g = bind(s, in, out);
         mark(MARK_SEGMENT - s);
-        check_code(g, g->profile ? g->profile(g->arena, in, out, between_ops, &clock)
-                                 : g->run(g->arena, in, out));
+        check_code(g, g->profile ? g->profile(g->arena, weights_of(g), in, out, between_ops, &clock)
+                                 : g->run(g->arena, weights_of(g), in, out));
         clock.to += g->n_ops;
     }
     to[TOTAL] = now_ns() - to[AT];
@@ -321,7 +331,8 @@ static void print_json(const struct options *o)
 /* ---- the command line -------------------------------------------------------------------------------------------- */
 
 static const char usage[] =
-    "main [--runs N] [--seconds S] [--warmup S] [--profile N] [--launched NS] [--input FILE...] [--output DIR] [--json]";
+    "main [--runs N] [--seconds S] [--warmup S] [--profile N] [--launched NS] [--input FILE...] [--output DIR] [--json] "
+    "[--weights FILE]";
 
 static int number(const char *option, const char *text)
 {
@@ -355,6 +366,7 @@ static struct options parse(int argc, char **argv)
         else if (!strcmp(argv[i], "--warmup") && next) o.warmup = seconds("--warmup", argv[++i]);
         else if (!strcmp(argv[i], "--launched") && next) o.launched = strtoull(argv[++i], NULL, 10);
         else if (!strcmp(argv[i], "--output") && next) o.output = argv[++i];
+        else if (!strcmp(argv[i], "--weights") && next) o.weights = argv[++i];
         else if (!strcmp(argv[i], "--input") && next)
             for (o.files = argv + i + 1, o.n_files = 0; i + 1 < argc && strncmp(argv[i + 1], "--", 2); i++) o.n_files++;
         else if (!strcmp(argv[i], "--help")) {
@@ -397,11 +409,11 @@ static void check(const struct options *o)
 
 int main(int argc, char **argv)
 {
-    uint64_t began = now_ns();
     struct options o = parse(argc, argv);
-    load_ns = began - o.launched; /* constants are a part of the program: there is nothing else to load */
     lay_out(&o);
     check(&o);
+    weights = map_weights(&edgec_model, o.weights, argv[0]);
+    load_ns = now_ns() - o.launched;
     for (int i = 0; i < edgec_model.n_inputs; i++) {
         const ek_tensor *t = &edgec_model.tensors[edgec_model.inputs[i]];
         if (o.n_files) load_input(o.files[i], t);

@@ -1,7 +1,7 @@
 """An application's folder on a device: two slots, a link to the active one, what is under way (docs/protocol.md).
 
     ~/.edgec/<app>/current -> a            changed by one rename, after everything that it points to is on the disk
-    ~/.edgec/<app>/{a,b}/model.edgec       and slot.json, bin/<target>/main, lib/<target>/libmodel.so
+    ~/.edgec/<app>/{a,b}/model.edgec       and slot.json, bin/<target>/{main,weights.bin}, lib/<target>/libmodel.so
     ~/.edgec/<app>/try/                    the same, before it becomes a slot, or for a run that changes none
     ~/.edgec/<app>/incoming/<sha256>       parts on their way; what arrived before a cut stays for the next run
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 SLOTS = ("a", "b")
 SCRATCH = "try"
 MODEL, STATE = "model.edgec", "slot.json"
+WEIGHTS_FILE = "weights.bin"  # beside its program, which looks for it there (csrc/program_weights.h)
 MAX_BUNDLE_BYTES = 2 << 30
 MAX_FILES = 4096
 MAX_MANIFEST_BYTES = 16 << 20
@@ -362,29 +363,31 @@ class App:
             with zipfile.ZipFile(os.path.join(folder, MODEL)) as archive:
                 manifest = self._manifest(archive)
                 name, target, files = str(manifest["name"]), machine_target(), {}
-                for key, path in (("programs", f"bin/{target}/main"), ("libraries", f"lib/{target}/libmodel.so")):
-                    if target in manifest[key]:
+                code, weights = (f"bin/{target}/main", f"lib/{target}/libmodel.so"), f"bin/{target}/{WEIGHTS_FILE}"
+                for key, path in zip(("programs", "libraries", "weights"), (*code, weights)):
+                    if target in manifest.get(key, {}):
                         source = manifest[key][target]
                         files[path] = manifest["files"][source]["sha256"]
-                        self._unpack(archive, source, os.path.join(folder, path), target)
+                        self._unpack(archive, source, os.path.join(folder, path), target if path in code else None)
                 there = sorted({*manifest["programs"], *manifest["libraries"]})
         except (zipfile.BadZipFile, KeyError, TypeError, AttributeError, ValueError, NotImplementedError) as e:
             raise Refused("bundle", f"the bundle is damaged: {e!r}", "compile the model again") from e
-        if not files:
+        if target not in there:
             what = f"the bundle has no code for {target}; it has {', '.join(there) or 'none'}"
             raise Refused("bundle", what, "compile it with the --target of this board")
         return name, files
 
-    def _unpack(self, archive: zipfile.ZipFile, name: str, path: str, target: str) -> None:
+    def _unpack(self, archive: zipfile.ZipFile, name: str, path: str, target: Optional[str]) -> None:
+        """target: what it must be code for, if it is code."""
         self.disk.mkdir(os.path.dirname(path))
         at, head = 0, b""
         with archive.open(name) as f:
             for block in iter(lambda: f.read(_BLOCK), b""):
                 head = head or block[:20]
-                self.disk.write(path, at, block, 0o755)
+                self.disk.write(path, at, block, 0o755 if target else 0o644)
                 at += len(block)
         machine = struct.unpack_from("<H", head.ljust(20, b"\0"), 18)[0]
-        if head[:4] != b"\x7fELF" or machine != ELF_MACHINES.get(target, machine):
+        if target and (head[:4] != b"\x7fELF" or machine != ELF_MACHINES.get(target, machine)):
             raise Refused("bundle", f'"{name}" is not code for {target}', "compile it with the --target of this board")
 
     # ---- the switch

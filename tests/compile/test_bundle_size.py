@@ -1,0 +1,78 @@
+"""What a bundle weighs: weights are in it once, binary, and once more in the .tflite of an Edge TPU segment."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from edgec_runtime import Bundle
+from edgec_runtime.device_end.slots import machine_target
+from elftools.elf.elffile import ELFFile
+
+import edgec
+from tests.networks import yolov8n_like
+
+FIXTURES = Path(__file__).parents[2] / "fixtures"
+DIGITS = FIXTURES / "digits" / "digits.onnx"
+
+pytestmark = [pytest.mark.slow, pytest.mark.cc]
+
+
+def times(bundle: Bundle, row: int = 64) -> int:
+    """How often the most varied bytes of the weights file are in the bundle's files."""
+    weights = bundle.read("weights.bin")
+    at = max(range(0, len(weights) - row, row), key=lambda i: len(set(weights[i : i + row])))
+    return bundle.path.read_bytes().count(weights[at : at + row])
+
+
+def test_weights_are_in_a_bundle_once(tmp_path: Path) -> None:
+    edgec.compile(DIGITS, "pi4", tmp_path / "d.edgec")
+    with Bundle.open(tmp_path / "d.edgec") as bundle:
+        m = bundle.manifest
+        assert len(m.programs) == len({*m.programs, "linux-aarch64", "linux-armv7", machine_target()})
+        assert times(bundle) == 1, "one file for all targets, each with a library and a program"
+        assert dict(m.weights) == dict.fromkeys(m.programs, "weights.bin")
+        constants = sum(s["constants"] for s in json.loads(bundle.read("report/graph.json"))["segments"])
+        assert 0.9 * constants < m.files["weights.bin"].bytes <= constants + 64 * 100
+        for name in (*m.programs.values(), *m.libraries.values()):
+            names = [s.name for s in ELFFile(io.BytesIO(bundle.read(name))).iter_sections()]
+            assert not [n for n in names if n.startswith(".debug") or n == ".symtab"]
+
+
+def test_an_int8_bundle_has_them_in_its_tflite_too(tmp_path: Path) -> None:
+    """In TFLite's order, which is not that of the kernels: so each once."""
+    calibration = FIXTURES / "digits" / "digits_calibration.npz"
+    edgec.compile(DIGITS, "pi4+coral", tmp_path / "q.edgec", calibrate=calibration)
+    with Bundle.open(tmp_path / "q.edgec") as bundle:
+        assert [s for s in bundle.manifest.segments if s.tflite and s.weights[1] > 1000]
+        assert times(bundle) == 1
+
+
+def test_src_compiles_by_itself_and_runs_with_the_weights(tmp_path: Path) -> None:
+    edgec.compile(DIGITS, "host", tmp_path / "d.edgec")
+    with Bundle.open(tmp_path / "d.edgec") as bundle:
+        for name in bundle.names:
+            if name.startswith("src/") or name == "weights.bin":
+                (tmp_path / Path(name).name).write_bytes(bundle.read(name))
+        assert bundle.manifest.programs.keys() == {machine_target()}
+    sources = sorted(tmp_path.glob("*.c"))
+    assert sum(p.stat().st_size for p in sources) < 100_000, "the C is for reading"
+    command = ["gcc", "-std=c11", "-O1", "-DEK_PROGRAM", *sources, "-lm", "-o", tmp_path / "main"]
+    subprocess.run([str(word) for word in command], check=True)
+    assert subprocess.run([tmp_path / "main"], capture_output=True).returncode == 0
+
+
+def test_yolov8n_for_the_edge_tpu_is_under_12_mb(tmp_path: Path) -> None:
+    model = yolov8n_like(tmp_path / "yolov8n.onnx")
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    for path in sorted((FIXTURES / "photos").glob("*.jpg"))[:2]:
+        (photos / path.name).write_bytes(path.read_bytes())
+    edgec.compile(model, "pi4+coral", tmp_path / "y.edgec", calibrate=photos)
+    assert (tmp_path / "y.edgec").stat().st_size < 12e6
+    with Bundle.open(tmp_path / "y.edgec") as bundle:
+        text = sum(info.bytes for name, info in bundle.manifest.files.items() if name.startswith("src/"))
+        assert text < 1e6
