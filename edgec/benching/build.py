@@ -149,7 +149,7 @@ def _estimated(bundle: Bundle, m: Measurement, graph: Mapping[str, Any]) -> dict
         "load": nothing,
         "first": nothing,
         "steadiness": Steadiness(True, 0, nothing),
-        "latency": Series(whole, True, "est., the sum of its segments"),
+        "latency": Series(whole, True, "the sum of its segments"),
         "segments": segments,
         "profile_overhead": None,
         "vitals": None,

@@ -50,7 +50,7 @@ def page(r: BenchReport, graph: Mapping[str, Any], m: Measurement) -> str:
         part_terms=explained(wording.part_terms(r)),
         spent=_spent(r, graph),
         shown=_SHOWN,
-        wholes=any(one.index is None for one in wording.ranked(r)),
+        wholes=any(one.whole for one in wording.ranked(r)),
         overhead=_overhead(r),
         graph=_graph(r, graph, ops),
         memory=list(wording.memory_rows(r)),
@@ -166,7 +166,7 @@ def _spent(r: BenchReport, graph: Mapping[str, Any]) -> list[dict[str, Any]]:
     rows = []
     for one in spent:
         n = ops.count(one.segment.name)
-        kind = f"{n} operations together" if one.index is None and n else one.kind
+        kind = f"{n} operations together" if one.whole and n else one.kind
         macs = f", {count(one.macs)} MACs" if one.macs else ""
         said = f"{ms(one.ms, mark(r, one.estimated))} ms, {wording.share(one.ms, r)}{macs}"
         small = shortened(plain(one.source), _NAME)

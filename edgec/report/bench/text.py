@@ -109,13 +109,13 @@ def _segments(r: BenchReport) -> str:
 
 def _slowest(r: BenchReport) -> str:
     spent = wording.ranked(r)
-    if not any(one.index is not None for one in spent):
+    if all(one.whole for one in spent):
         return ""  # the segments are there already
-    rows = [
-        (_code(one.name), wording.place(one.segment), _code(one.kind), _code(one.source), count(one.macs),
-         ms(one.ms, mark(r, one.estimated)), wording.share(one.ms, r))
-        for one in spent[:_SLOWEST]
-    ]  # fmt: skip
+    rows = []
+    for one in spent[:_SLOWEST]:
+        kind, macs = (one.kind, "") if one.whole else (_code(one.kind), count(one.macs))
+        times = (ms(one.ms, mark(r, one.estimated)), wording.share(one.ms, r))
+        rows.append((_code(one.name), wording.place(one.segment), kind, _code(one.source), macs, *times))
     header = ("slowest" if len(spent) > _SLOWEST else "op", "place", "kind", "in the model", "MACs", "ms", "share")
     table = _table(header, rows, "llllrrr")
     said = []
@@ -123,7 +123,7 @@ def _slowest(r: BenchReport) -> str:
         rest = sum(one.ms for one in spent[_SLOWEST:])
         marked = mark(r, any(one.estimated for one in spent))
         said.append(f"{len(spent) - _SLOWEST} more take {ms(rest, marked)} ms together.")
-    if any(one.index is None for one in spent):
+    if any(one.whole for one in spent):
         said.append("A segment on the Edge TPU has no times per op and stands there as a whole.")
     if r.profile_overhead is not None:
         said.append(

@@ -79,9 +79,14 @@ class Spent:
     estimated: bool
 
     @property
+    def whole(self) -> bool:
+        """A segment."""
+        return self.index is None
+
+    @property
     def name(self) -> str:
         """As budgets name it."""
-        return self.segment.name if self.index is None else f"{self.segment.name}.op{self.index}"
+        return self.segment.name if self.whole else f"{self.segment.name}.op{self.index}"
 
 
 def ranked(r: BenchReport) -> list[Spent]:
