@@ -1,4 +1,4 @@
-"""`edgec explain` for a terminal of 120 columns: summary, reasons, columns, segments and rewrites, then each op."""
+"""`edgec explain` for a terminal of 120 columns: columns, reasons, segments and rewrites, then each op."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def to_text(r: Report, each_op: bool = True) -> str:
     """The whole report; `each_op`: with a line for every operation at its end."""
     blocks = [
         "\n".join(line for line in (assumptions(r), _head(r)) if line),
-        _reasons(r.ops) if r.link is not None else "",
         _columns_table(r),
+        _reasons(r.ops) if r.link is not None else "",
         _notes(r),
         _segment_table(r.segments),
         _rewrites(r),
