@@ -66,7 +66,7 @@ def _estimate(report: BenchReport, bundle: Bundle, plan: Plan, say: Progress) ->
         found, why = None, e.what
     else:
         why = "a part of it has no estimate"
-    told = f"no estimate of the board here ({why})" if found is None else f"the board itself: est. {found.p50:.2f} ms"
+    told = f"No estimate of the board here ({why})" if found is None else f"The board itself: est. {found.p50:.2f} ms"
     yield f"{told}, more by edgec bench {bundle.path.name} --on {url}."
 
 

@@ -294,7 +294,7 @@ def emulated() -> BenchReport:
         latency=by_its_clock(r.latency),
         segments=segments,
         comparison=None,
-        notes=("the board itself: est. 24.39 ms, more by edgec bench cartoon.edgec --on emulated:pi4.",),
+        notes=("The board itself: est. 24.39 ms, more by edgec bench cartoon.edgec --on emulated:pi4.",),
     )
     wanted = (Requirement("p95<=33s", "p95", "<=", 33.0, "s"), Requirement("rss<=80MB", "rss", "<=", 80.0, "MB"))
     return replace(r, budgets=check_budgets(wanted, r, accept_estimates=True))

@@ -123,7 +123,7 @@ def test_an_emulators_time_is_called_one_and_satisfies_no_budget() -> None:
     assert "nothing follows from them for a board" in text.splitlines()[0]
     assert "| emulator's ms |" in text
     marked = [line for line in text.splitlines() if "est." in line]
-    assert marked == ["- note: the board itself: est. 24.39 ms, more by edgec bench cartoon.edgec --on emulated:pi4."]
+    assert marked == ["- note: The board itself: est. 24.39 ms, more by edgec bench cartoon.edgec --on emulated:pi4."]
     rows = rows_of(emulated())
     assert rows["`p95<=33s`"][0] == "FAIL", "not even with --accept-estimates"
     assert EMULATOR in rows["`p95<=33s`"][4]

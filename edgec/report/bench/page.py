@@ -76,12 +76,14 @@ def _warning(r: BenchReport) -> str:
 
 
 def _tiles(r: BenchReport) -> Iterator[dict[str, str]]:
-    """Large figures; no rate of a board that was not run."""
+    """Large figures; no rate of a board that was not run, no time of an emulator."""
     found = figures(r)
     alone = len(r.latency.samples) == 1  # it has no percentiles to speak of
     for name in _TILES:
         figure = found[name]
         if isinstance(figure, Absent) or (alone and name in ("p95", "p99")) or (r.estimated and name == "fps"):
+            continue
+        if figure.estimated and r.emulated:
             continue
         mega = figure.unit == "B"
         text = amount(round(figure.value / 1e6, 2), "MB") if mega else amount(figure.value, figure.unit)
