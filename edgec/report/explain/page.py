@@ -6,6 +6,7 @@ The form is explain.html.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from edgec_partitioner.explain import Report, SegmentRow
@@ -45,6 +46,7 @@ def page(r: Report) -> str:
         "explain/explain.html",
         title=plain(f"{r.model} for {r.target}"),
         summary="; ".join(filter(None, [_summary(r), assumptions(r)])),
+        warning=plain(f"edgec cannot compile this model yet: {r.obstacle}") if r.obstacle else "",
         link=r.link,
         has_graph=bool(r.ops),
         shown=_SHOWN,
@@ -53,7 +55,7 @@ def page(r: Report) -> str:
         badges=_BADGES,
         columns=comparison_rows(r),
         column_terms=explained(COLUMN_TERMS),
-        notes=[plain(n) for n in notes(r)],
+        notes=[plain(n) for n in notes(replace(r, obstacle=None))],
         segments=[SEGMENT_HEAD, *map(segment_cells, r.segments)],
         segment_places=[s.place for s in r.segments],
         segment_terms=explained(segment_terms(r.segments)),
