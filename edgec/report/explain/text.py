@@ -225,7 +225,7 @@ class Reason:
     uncertain: bool
     constraint: str
     seen: str
-    fix: str
+    fix: str | None
     ops: tuple[OpRow, ...]
 
     @property
