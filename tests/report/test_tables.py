@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from edgec.report.explain.text import COLUMN_TERMS, to_text
@@ -50,3 +52,15 @@ def test_a_rules_name_reads_as_words() -> None:
     assert "not an op of the Edge TPU: dequantize" in text
     assert "supported_op" not in text
     assert "int8_tensors" not in text
+
+
+@pytest.mark.parametrize("fix", ["", None])
+def test_what_needs_no_fix_is_a_line_for_each_rule(fix: str | None) -> None:
+    r = report("chain")
+    kept = [op for op in r.ops if op.refusals]
+    rows = tuple(replace(op, refusals=tuple(replace(why, fix=fix) for why in op.refusals)) for op in r.ops)  # type: ignore[arg-type]
+    text = to_text(replace(r, ops=rows), each_op=False)
+    assert "fix:" not in text
+    assert "rule:" not in text
+    assert text.count("no fix needed: ") == len({op.refusals[0].constraint for op in kept})
+    assert all(" ".join(op.refusals[0].constraint.split()) in " ".join(text.split()) for op in kept)

@@ -264,7 +264,7 @@ def _reason(rows: Sequence[OpRow]) -> Reason:
 
 
 def _reasons(ops: Iterable[OpRow]) -> str:
-    """Those that something can be done about in full, the others in a line."""
+    """Those that something can be done about in full; of the others a line for each rule."""
     found = reasons(ops)
     if not found:
         return "every op goes to the Edge TPU"
@@ -275,10 +275,14 @@ def _reasons(ops: Iterable[OpRow]) -> str:
             lines.append(f"  {r.title('x')}{unsure}")
             told = (("rule", r.constraint), ("seen", r.seen), ("fix", r.fix))
             lines += [_hung(f"      {name + ':':<5} ", plain(text)) for name, text in told]
-    idle = [r for r in found if not r.fix]
-    if idle:
-        kinds = ", ".join(f"{len(r.ops)} x {r.kinds}" for r in idle)
-        lines.append(_hung("  no fix needed: ", f"{kinds} (--html and --json tell the rules)"))
+    idle: dict[str, list[Reason]] = {}
+    for r in found:
+        if not r.fix:
+            idle.setdefault(r.constraint, []).append(r)
+    for rule, group in idle.items():
+        kinds = dict.fromkeys(kind for r in group for kind in r.kinds.split(", "))
+        ops = sum(len(r.ops) for r in group)
+        lines.append(_hung("  no fix needed: ", plain(f"{ops} x {', '.join(kinds)}: {rule}")))
     return "\n".join(lines)
 
 
