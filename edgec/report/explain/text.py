@@ -281,8 +281,8 @@ def _reasons(ops: Iterable[OpRow]) -> str:
             idle.setdefault(r.constraint, []).append(r)
     for rule, group in idle.items():
         kinds = dict.fromkeys(kind for r in group for kind in r.kinds.split(", "))
-        ops = sum(len(r.ops) for r in group)
-        lines.append(_hung("  no fix needed: ", plain(f"{ops} x {', '.join(kinds)}: {rule}")))
+        times = sum(len(r.ops) for r in group)
+        lines.append(_hung("  no fix needed: ", plain(f"{times} x {', '.join(kinds)}: {rule}")))
     return "\n".join(lines)
 
 
