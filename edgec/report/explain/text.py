@@ -23,7 +23,7 @@ PLACES = {"edgetpu": "Edge TPU", "cpu": "CPU", "uncertain": "uncertain", "mixed"
 def to_text(r: Report, each_op: bool = True) -> str:
     """The whole report; `each_op`: with a line for every operation at its end."""
     blocks = [
-        "\n".join(line for line in (assumptions(r), _head(r)) if line),
+        "\n".join(filter(None, [_hung("", assumptions(r)), _head(r)])),
         _columns_table(r),
         _reasons(r.ops) if r.link is not None else "",
         _notes(r),
