@@ -16,12 +16,11 @@ from edgec_devices.throttling import judge
 from edgec_runtime import Bundle, SegmentInfo
 
 from edgec.benching.memory import memory
-from edgec.benching.result import BenchReport, DeviceReport, Once, OpReport, SegmentReport, Series, Steadiness
+from edgec.benching.result import EMULATOR, BenchReport, DeviceReport, Once, OpReport, SegmentReport, Series, Steadiness
 from edgec.benching.steady import steady_from
 from edgec.emit.graph_file import GRAPH_FILE
 from edgec.version import VERSION
 
-EMULATED_CLOCK = "by the clock of an emulated machine"
 BUSY = 0.02
 """Share of the time that others may have the processor without a word."""
 _NO_GRAPH: Mapping[str, Any] = {"ops": [], "segments": []}
@@ -59,7 +58,7 @@ def build_report(bundle: Bundle, m: Measurement, settings: Mapping[str, Any]) ->
 
 
 def _measured(bundle: Bundle, m: Measurement, graph: Mapping[str, Any]) -> dict[str, Any]:
-    how, estimated = ("measured", False) if not m.device.emulated else (EMULATED_CLOCK, True)
+    how, estimated = ("measured", False) if not m.device.emulated else (EMULATOR, True)
     starts = [steady_part(one) for one in m.timed]
     cut, unsteady = [one for one, _ in starts], sum(not reached for _, reached in starts)
     segments = tuple(
@@ -117,8 +116,6 @@ def _measured_notes(bundle: Bundle, m: Measurement, unsteady: int) -> list[str]:
         notes.append(
             f"{unsteady} of {len(m.timed)} launches did not become steady; all of what followed their warm-up counts."
         )
-    if m.device.emulated:
-        notes.append(f"est.: {EMULATED_CLOCK}, which says nothing about a board; emulated:BOARD estimates one.")
     waited, total = (sum(map(sum, series)) for series in ([o.waited for o in m.timed], [o.total for o in m.timed]))
     if waited > BUSY * total:
         notes.append(f"{waited / total:.0%} of the time it waited for a processor that other programs had.")
@@ -152,7 +149,7 @@ def _estimated(bundle: Bundle, m: Measurement, graph: Mapping[str, Any]) -> dict
         "load": nothing,
         "first": nothing,
         "steadiness": Steadiness(True, 0, nothing),
-        "latency": Series(whole, True, "est., the sum of its segments"),
+        "latency": Series(whole, True, "the sum of its segments"),
         "segments": segments,
         "profile_overhead": None,
         "vitals": None,

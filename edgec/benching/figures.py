@@ -24,7 +24,7 @@ from edgec_devices.throttling import Throttling
 from edgec_runtime import Bundle, Summary
 
 from edgec.benching.build import read_graph
-from edgec.benching.result import BenchReport, Check, Once, OpReport, SegmentReport, Series
+from edgec.benching.result import EMULATOR, BenchReport, Check, Once, OpReport, SegmentReport, Series
 
 ON_TPU = ("delegate", COST_MODEL)
 """Backends whose time is the Edge TPU's: measured on it, and estimated of it."""
@@ -110,10 +110,12 @@ def parse_budgets(texts: Iterable[str], bundle: Bundle, where: str = "--budget")
 def check_budgets(
     budgets: Iterable[Requirement], report: BenchReport, accept_estimates: bool = False
 ) -> tuple[Check, ...]:
-    """How each came out. A figure that is not there never holds; an estimate only if `accept_estimates`."""
+    """How each came out. A figure that is not there never holds, nor does an emulator's time; an estimate only if
+    `accept_estimates`.
+    """
     found = figures(report)
     return tuple(
-        _check(budget, found.get(budget.figure) or _unprofiled(budget.figure, report), accept_estimates)
+        _check(budget, found.get(budget.figure) or _unprofiled(budget.figure, report), report, accept_estimates)
         for budget in budgets
     )
 
@@ -123,14 +125,16 @@ def spread(summary: Summary) -> float:
     return summary.p95 - summary.p50
 
 
-def _check(budget: Requirement, figure: Figure | Absent, accept_estimates: bool) -> Check:
+def _check(budget: Requirement, figure: Figure | Absent, r: BenchReport, accept_estimates: bool) -> Check:
     if isinstance(figure, Figure) and budget.unit == "%" and figure.whole is None:
         figure = Absent("there is no median latency for it to be a share of")
     if isinstance(figure, Absent):
         return Check(budget.text, False, None, budget.unit, None, False, figure.why)
     out = budget.check(figure)
     holds, why = out.holds, out.culprit
-    if holds and figure.estimated and not accept_estimates:
+    if figure.estimated and r.emulated:
+        holds, why = False, EMULATOR + (f"; --on emulated:{r.board} estimates one" if r.board else "")
+    elif holds and figure.estimated and not accept_estimates:
         estimate = amount(out.measured, out.unit)
         holds, why = False, f"est. {estimate} would hold; give --accept-estimates to let estimates count"
     return Check(out.text, holds, out.measured, out.unit, out.margin, figure.estimated, why)

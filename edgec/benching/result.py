@@ -16,13 +16,15 @@ from edgec_runtime import Summary
 from edgec.errors import InputError
 
 SCHEMA = 1
+EMULATOR = "an emulator's time, from which nothing follows for a board"
+"""How a latency was found on a machine that is emulated as a whole: by its clock."""
 
 
 @dataclass(frozen=True)
 class Series:
     """Latencies of one thing, ms: the steady ones, launch by launch (a launch is one start of the program).
 
-    estimated: not measured on the hardware it speaks of. how: "measured", or where an estimate is from.
+    estimated: not measured on the hardware it speaks of. how: "measured", EMULATOR, or where an estimate is from.
     """
 
     rounds: tuple[tuple[float, ...], ...]
@@ -189,8 +191,24 @@ class BenchReport:
 
     @property
     def estimated(self) -> bool:
-        """Whether any latency of the whole is an estimate."""
+        """Whether the latency of the whole was not measured on that hardware."""
         return self.latency.estimated
+
+    @property
+    def emulated(self) -> bool:
+        """Whether the times are by the clock of an emulated machine: no estimate either."""
+        return self.latency.how == EMULATOR
+
+    @property
+    def mark(self) -> str:
+        """What stands before a time that was not measured."""
+        return "emulator's " if self.emulated else "est. "
+
+    @property
+    def board(self) -> str | None:
+        """The board that the bundle is for, which `emulated:BOARD` estimates; None for this machine."""
+        name = self.target.partition("+")[0]
+        return None if name == "host" else name
 
     def to_json(self) -> dict[str, Any]:
         """Every field, and for readers that do not compute: the summary of each series."""

@@ -38,7 +38,11 @@ class Verdict:
 
 def verdicts(r: BenchReport) -> tuple[Verdict, ...]:
     """All of them, the budgets first."""
-    return (*map(_budget, r.budgets), *_throttling(r), *([_comparison(r.comparison)] if r.comparison else []))
+    return (
+        *(_budget(c, r.mark) for c in r.budgets),
+        *_throttling(r),
+        *([_comparison(r.comparison)] if r.comparison else []),
+    )
 
 
 def passed(r: BenchReport) -> bool:
@@ -46,8 +50,9 @@ def passed(r: BenchReport) -> bool:
     return not any(v.state == "fail" for v in verdicts(r))
 
 
-def _budget(c: Check) -> Verdict:
-    mark = "est. " if c.estimated else ""
+def _budget(c: Check, mark: str) -> Verdict:
+    """mark: of what was not measured."""
+    mark = mark if c.estimated else ""
     value = "none" if c.measured is None else mark + amount(c.measured, c.unit)
     margin = "" if c.margin is None else mark + amount(c.margin, c.unit)
     return Verdict(c.what, "pass" if c.holds else "fail", value, margin, c.why)

@@ -13,6 +13,7 @@ import click
 
 from edgec.cli.reach import ON_MANY, TIMEOUT, all_resolved
 from edgec.report.sending import in_bytes, shown
+from edgec.report.tables import table
 
 if TYPE_CHECKING:
     from edgec_devices.flash import Outcome
@@ -105,7 +106,7 @@ def devices(as_json: bool, probe: bool) -> None:
     if as_json:
         click.echo(json.dumps([vars(f) for f in found], indent=1))
     else:
-        click.echo(_table(("url", "what it is", "answers"), [(f.url, f.what, f.answers or "") for f in found]))
+        click.echo(table(("url", "what it is", "answers"), [(f.url, f.what, f.answers or "") for f in found], "lll"))
 
 
 VERBS: tuple[click.Command, ...] = (flash, rollback, status, devices)
@@ -119,7 +120,7 @@ def finish(outcomes: Sequence[Outcome], as_json: bool, quiet: bool = False) -> N
         rows = [
             (o.url, o.what if o.ok else f"failed: {o.what}", in_bytes(o.sent), f"{o.seconds:.1f} s") for o in outcomes
         ]
-        click.echo(_table(("device", "outcome", "sent", "time"), rows))
+        click.echo(table(("device", "outcome", "sent", "time"), rows, "llrr"))
     errors = [o.error for o in outcomes if o.error]
     for error in errors:
         click.echo(str(error), err=True)
@@ -156,8 +157,3 @@ def _facts(url: str, facts: dict[str, Any]) -> list[str]:
                 f"  {app['app']} {slot} {state['sha256'][:12]} {in_bytes(state['bytes'])} {when} {mark}".rstrip()
             )
     return lines if len(lines) > 1 else [*lines, "  nothing was flashed yet"]
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    widths = [max(len(r[i]) for r in (head, *rows)) for i in range(len(head))]
-    return "\n".join("  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)).rstrip() for r in (head, *rows))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from edgec.benching.build import build_report, read_graph
 from edgec.benching.figures import check_budgets, parse_budgets
 from edgec.benching.request import FILES, Bench
 from edgec.benching.result import BenchReport
-from edgec.errors import InputError
+from edgec.errors import EdgecError, InputError
 from edgec.report.bench.junit import to_junit
 from edgec.report.bench.page import page
 from edgec.report.bench.text import to_markdown
@@ -37,6 +37,8 @@ def run_bench(request: Bench, say: Progress = lambda text: None) -> BenchReport:
         device = device_for(request.on, request.timeout)
         measurement = device.measure(bundle, plan, say)
         report = build_report(bundle, measurement, _settings(request, plan))
+        if report.emulated:
+            report = replace(report, notes=(*report.notes, *_estimate(report, bundle, plan, say)))
         graph = read_graph(bundle)
     if baseline is not None:
         report = replace(report, comparison=compare_with(*baseline, report, request.max_regress))
@@ -51,6 +53,21 @@ def run_bench(request: Bench, say: Progress = lambda text: None) -> BenchReport:
     for name, path in places.items():
         write_whole(path, writers[name]())
     return report
+
+
+def _estimate(report: BenchReport, bundle: Bundle, plan: Plan, say: Progress) -> Iterator[str]:
+    """What there is to say of the board that an emulated machine stands for: by its models, not by that machine."""
+    if report.board is None:
+        return
+    url = f"emulated:{report.board}"
+    try:
+        found = build_report(bundle, device_for(url).measure(bundle, plan, say), {}).latency.summary()
+    except EdgecError as e:
+        found, why = None, e.what
+    else:
+        why = "a part of it has no estimate"
+    told = f"No estimate of the board here ({why})" if found is None else f"The board itself: est. {found.p50:.2f} ms"
+    yield f"{told}, more by edgec bench {bundle.path.name} --on {url}."
 
 
 def _settings(request: Bench, plan: Plan) -> dict[str, Any]:

@@ -9,6 +9,8 @@ from edgec_devices.requirement import Figure, Kind, Outcome, Requirement, Vocabu
 from edgec_partitioner.comparison import Column
 from edgec_partitioner.explain import OpRow, Report
 
+from edgec.report.explain.text import in_words
+
 
 def _worst(r: Report, weight: Callable[[OpRow], float]) -> str:
     """The op on the CPU that weighs most, and why it is there; of equals the first. Without ops, the obstacle."""
@@ -16,7 +18,7 @@ def _worst(r: Report, weight: Callable[[OpRow], float]) -> str:
     if not rows:
         return r.obstacle or ""
     row = max(rows, key=weight)
-    why = f", {row.refusals[0].rule}: {row.refusals[0].seen}" if row.refusals else ""
+    why = f", {in_words(row.refusals[0].rule)}: {row.refusals[0].seen}" if row.refusals else ""
     return f"op {row.index} {row.kind} ({row.source or row.name}){why}"
 
 

@@ -155,7 +155,7 @@ class _Writer:
 
     def op(self, index: int, op: Op) -> int | None:
         """One static function for one op, and its position; a view of arena bytes needs none."""
-        if _plain_int8(op):
+        if not op.spec.plain_int8 and any(_is_plain_int8(v) for v in (*op.inputs, *op.outputs)):
             raise _no_kernel(op)
         if is_view(op) and self.root[op.output] is not op.output:
             return None
@@ -236,12 +236,8 @@ class _Trial(_Writer):
         return hint
 
 
-def _plain_int8(op: Op) -> bool:
-    """Whether an op has int8 elements that stand for no reals; the kernels take int8 with a scale."""
-    return any(_is_plain_int8(v) for v in (*op.inputs, *op.outputs))
-
-
 def _is_plain_int8(v: Value) -> bool:
+    """Its elements stand for no reals; most kernels take int8 with a scale."""
     return v.type.dtype == "int8" and v.type.quant is None
 
 

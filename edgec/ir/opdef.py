@@ -229,6 +229,8 @@ class OpDef:
     """Whether the output is the input's bytes under another shape."""
     elementwise: ClassVar[bool] = False
     """Whether out[i] depends on in[i] alone (with broadcasting), so that any permutation of the axes commutes."""
+    plain_int8: ClassVar[bool] = False
+    """Whether its C takes int8 elements that stand for no reals, without a scale."""
 
     def __init_subclass__(cls) -> None:
         if "kind" in cls.__dict__:

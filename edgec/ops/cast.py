@@ -40,6 +40,7 @@ class Cast(OpDef):
     onnx = ("Cast", "CastLike")
     tflite = ("CAST",)
     elementwise: ClassVar[bool] = True
+    plain_int8: ClassVar[bool] = True
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
         """The shape of the input."""

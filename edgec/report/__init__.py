@@ -1,1 +1,1 @@
-"""What a person reads: terminal summaries."""
+"""What people read: pages, texts, tables; rendering alone."""

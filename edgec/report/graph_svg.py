@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 
-from edgec.report.layers import Drawing, draw
+from markupsafe import Markup
 
-_STEP = 68
-_HEIGHT = 40
-_MARGIN = 20
+from edgec.report.folding import HEIGHT, Folded, fold
+from edgec.report.layers import draw
+from edgec.report.markup import html, joined
+
 _CHARACTER = 6.7
 """Width of a character of the labels."""
 
@@ -34,20 +34,24 @@ class Box:
         return max(72.0, _CHARACTER * max(len(self.title), len(self.below)) + 24)
 
 
-def picture(boxes: Sequence[Box], edges: Mapping[tuple[int, int], bool], label: str) -> str:
+def picture(boxes: Sequence[Box], edges: Mapping[tuple[int, int], bool], label: str) -> Markup:
     """An `<svg>` element; the nodes of ops have `data-op`. Empty without boxes.
 
     edges: from box to box, and whether each crosses from one segment to another. label: for those who cannot see it.
     """
     if not boxes:
-        return ""
-    drawing = draw([b.width for b in boxes], list(edges))
-    width, height = drawing.width + 2 * _MARGIN, drawing.rows * _STEP + 2 * _MARGIN
-    lines = [_line(points, cross) for points, cross in zip(drawing.edges, edges.values(), strict=True)]
-    nodes = [_node(box, drawing, i) for i, box in enumerate(boxes)]
-    size = f'viewBox="0 0 {width:.0f} {height:.0f}" data-width="{width:.0f}" data-height="{height:.0f}"'
-    named = f'role="group" aria-label="{escape(label, quote=True)}"'
-    return f'<svg id="graph" {size} {named}>\n' + "\n".join([*lines, *nodes]) + "\n</svg>"
+        return Markup()
+    folded = fold(draw([b.width for b in boxes], list(edges)), [b.width for b in boxes])
+    lines = [
+        html('<path class="edge{}" d="{}"/>', " crossing" * cross, path)
+        for path, cross in zip(folded.paths(), edges.values(), strict=True)
+    ]
+    nodes = [_node(box, folded, i) for i, box in enumerate(boxes)]
+    return html(
+        '<svg id="graph" viewBox="0 0 {w:.0f} {h:.0f}" data-width="{w:.0f}" data-height="{h:.0f}" role="group" '
+        'aria-label="{label}">\n{parts}\n</svg>',
+        w=folded.width, h=folded.height, label=label, parts=joined([*lines, *nodes], "\n"),
+    )  # fmt: skip
 
 
 def short(text: str) -> str:
@@ -55,37 +59,20 @@ def short(text: str) -> str:
     return text if len(text) <= 26 else text[:25] + "…"
 
 
-def _y(row: int) -> float:
-    return _MARGIN + row * _STEP + _HEIGHT / 2
-
-
-def _line(points: Sequence[tuple[float, int]], crossing: bool) -> str:
-    """A smooth line through the points, upright at each."""
-    return f'<path class="edge{" crossing" * crossing}" d="{" ".join(_path(points))}"/>'
-
-
-def _path(points: Sequence[tuple[float, int]]) -> Iterator[str]:
-    x, y = points[0][0], _y(points[0][1]) + _HEIGHT / 2
-    yield f"M{x + _MARGIN:.1f} {y:.1f}"
-    for i, (to_x, to_row) in enumerate(points[1:], 2):
-        to_y = _y(to_row) - (_HEIGHT / 2 if i == len(points) else 0)
-        middle = (y + to_y) / 2
-        a, b = x + _MARGIN, to_x + _MARGIN
-        yield f"C{a:.1f} {middle:.1f} {b:.1f} {middle:.1f} {b:.1f} {to_y:.1f}"
-        x, y = to_x, to_y
-
-
-def _node(box: Box, drawing: Drawing, i: int) -> str:
-    x, y = drawing.x[i] + _MARGIN, _y(drawing.row[i])
-    rect = (
-        f'<rect x="{-box.width / 2:.1f}" y="{-_HEIGHT / 2}" width="{box.width:.1f}" height="{_HEIGHT}" rx="7"/>'
-        f'<text y="-4">{escape(box.title)}</text><text class="type" y="12">{escape(box.below)}</text>'
-    )
+def _node(box: Box, folded: Folded, i: int) -> Markup:
+    x, y = folded.nodes[i]
+    parts = [
+        html(
+            '<rect x="{:.1f}" y="{}" width="{:.1f}" height="{}" rx="7"/>',
+            -box.width / 2, -HEIGHT / 2, box.width, HEIGHT,
+        ),
+        html('<text y="-4">{}</text><text class="type" y="12">{}</text>', box.title, box.below),
+    ]  # fmt: skip
     if box.weight is not None:
-        wide = (box.width - 8) * box.weight
-        rect += (
-            f'<rect class="weight" x="{4 - box.width / 2:.1f}" y="{_HEIGHT / 2 - 4}" width="{wide:.1f}" height="3"/>'
-        )
-    mark = f'<circle cx="{box.width / 2 - 2:.1f}" cy="{-_HEIGHT / 2 + 2}" r="6"/>' if "rewritten" in box.classes else ""
-    number = f' data-op="{box.index}" tabindex="0" role="button"' if box.index is not None else ""
-    return f'<g class="{box.classes}"{number} transform="translate({x:.1f} {y:.1f})">{rect}{mark}</g>'
+        at = (4 - box.width / 2, HEIGHT / 2 - 4, (box.width - 8) * box.weight)
+        parts.append(html('<rect class="weight" x="{:.1f}" y="{}" width="{:.1f}" height="3"/>', *at))
+    if "rewritten" in box.classes:
+        parts.append(html('<circle cx="{}" cy="{}" r="6"/>', box.width / 2 - 2, -HEIGHT / 2 + 2))
+    number = html(' data-op="{}" tabindex="0" role="button"', box.index) if box.index is not None else ""
+    form = '<g class="{}"{} transform="translate({:.1f} {:.1f})">{}</g>'
+    return html(form, box.classes, number, x, y, joined(parts))

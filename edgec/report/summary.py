@@ -12,6 +12,9 @@ from edgec_partitioner.partition import Partition
 from edgec.emit.c import CSource
 from edgec.quantize.layers import LayerNoise
 from edgec.quantize.verification import Verification
+from edgec.report.explain.text import PLACES
+from edgec.report.tables import table
+from edgec.report.terms import legend
 
 
 @dataclass(frozen=True)
@@ -51,12 +54,14 @@ def summary(made: Made) -> str:
 def _segments(made: Made) -> Iterator[str]:
     segments = made.partition.segments
     total = max(1, sum(s.macs for s in segments))
-    yield f"{'segment':<8} {'place':<8} {'ops':>4} {'MACs':>14} {'share':>6} {'arena, bytes':>13} {'above bound':>12}"
+    rows = []
     for s in segments:
         plan = made.sources[s.name].plan
         above = f"{plan.size / plan.lower_bound - 1:.1%}" if plan.lower_bound else "-"
-        sizes = f"{s.macs:>14,} {s.macs / total:>6.1%} {plan.size:>13,} {above:>12}"
-        yield f"{s.name:<8} {s.place:<8} {len(s.graph.ops):>4} {sizes}"
+        sizes = (f"{s.macs:,}", f"{s.macs / total:.1%}", f"{plan.size:,}", above)
+        rows.append((s.name, PLACES[s.place], str(len(s.graph.ops)), *sizes))
+    yield table(("segment", "place", "ops", "MACs", "of all", "arena, bytes", "above bound"), rows, "llrrrrr")
+    yield legend(("MACs", "arena", "above bound"))
 
 
 def _top_refusals(partition: Partition) -> Iterator[str]:

@@ -30,7 +30,8 @@ class EdgecError(Exception):
             lines.append(f"  at: {self.at}")
         if self.hint:
             lines.append(f"  hint: {self.hint}")
-        return "\n".join(lines)
+        # names come from files: nothing in them is for the terminal
+        return "".join(c if c.isprintable() or c == "\n" else " " for c in "\n".join(lines))
 
 
 class InputError(EdgecError):

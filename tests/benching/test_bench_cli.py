@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from html import unescape
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 from click.testing import CliRunner, Result
+from edgec_devices.links.local import Local
+from edgec_devices.measurement import Measurement
 from edgec_runtime import write_bundle
 from edgec_runtime.device_end.slots import machine_target
 
 import edgec
+from edgec.benching.result import EMULATOR
 from edgec.cli.main import cli
 from edgec.errors import EdgecError, InputError
 from tests.conftest import ROOT
@@ -111,6 +117,31 @@ def test_an_estimate_holds_nothing_unless_it_is_accepted(bundle: Path) -> None:
     assert "est. " in said.splitlines()[0]
     code, said = run(bundle, "--on", "emulated:pi4", *budgets, "--accept-estimates")
     assert code == 0, said
+
+
+@pytest.mark.arm
+def test_an_emulated_machines_clock_holds_nothing_and_the_board_is_estimated(
+    bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = Local.measure
+
+    def emulated(*args: Any, **options: Any) -> Measurement:
+        m = there(*args, **options)
+        return replace(m, device=replace(m.device, emulated=True))
+
+    monkeypatch.setattr(Local, "measure", emulated)
+    code, said = run(
+        bundle, *QUICK, "--budget", "p95<=60s,fps>=0.001,rss<=1GB", "--accept-estimates", "--html", "p.html"
+    )
+    assert code == 1, "not even where estimates count"
+    head = said.splitlines()[0]
+    assert "nothing follows" in head
+    assert not re.search(r"\d (ms|fps)", head)
+    verdicts = {row: said[said.index(f"`{row}`") :].splitlines()[0] for row in ("p95<=60s", "fps>=0.001")}
+    assert all(EMULATOR in line and "--on emulated:pi4" in line for line in verdicts.values())
+    assert re.search(r"\| PASS +\| `rss<=1GB`", said), "bytes are bytes"
+    assert re.search(r"The board itself: est\. [\d.]+ ms, more by edgec bench .+ --on emulated:pi4", said)
+    assert EMULATOR in unescape(Path("p.html").read_text())
 
 
 @pytest.mark.arm

@@ -18,9 +18,9 @@ from edgec_devices.measurement import (
 )  # fmt: skip
 from edgec_runtime import Bundle, DeviceError, write_bundle
 
-from edgec.benching.build import EMULATED_CLOCK, build_report
+from edgec.benching.build import build_report
 from edgec.benching.memory import sections
-from edgec.benching.result import BenchReport
+from edgec.benching.result import EMULATOR, BenchReport
 from edgec.errors import InputError
 from tests.runtime import tiny_model
 
@@ -112,8 +112,9 @@ def test_an_emulated_machine_measures_nothing(bundle: Bundle) -> None:
     r = build_report(bundle, there, {})
     assert r.estimated
     assert r.first.estimated
-    assert all(s.latency.estimated and s.latency.how == EMULATED_CLOCK for s in r.segments)
-    assert any(EMULATED_CLOCK in note for note in r.notes)
+    assert all(s.latency.estimated and s.latency.how == EMULATOR for s in r.segments)
+    assert r.emulated
+    assert not build_report(bundle, measured(launch([2.0] * 20)), {}).emulated
 
 
 def test_estimates(bundle: Bundle) -> None:

@@ -68,7 +68,7 @@ REPORT = BenchReport(
 ESTIMATED = replace(
     REPORT,
     load=Once((), True, "not estimated"),
-    latency=Series(((12.0,),), True, "est., the sum of its segments"),
+    latency=Series(((12.0,),), True, "the sum of its segments"),
     segments=tuple(
         replace(s, backend=backend, latency=Series(((ms,),), True, "est."))
         for s, backend, ms in zip(REPORT.segments, ("c", "cost model", "c"), (1.0, 9.0, 2.0), strict=True)

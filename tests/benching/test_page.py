@@ -13,13 +13,14 @@ from pathlib import Path
 import pytest
 from edgec_devices.measurement import Measurement
 
-from edgec.benching.result import BenchReport
+from edgec.benching.result import EMULATOR, BenchReport
 from edgec.report.bench.charts import Launched, inferences_svg
 from edgec.report.bench.page import page
 from tests.benching.example import (
     EXAMPLES,
     GRAPH,
     HOSTILE,
+    emulated,
     estimate,
     estimated,
     hostile,
@@ -91,13 +92,39 @@ def test_names_from_a_file_stay_text() -> None:
 
 def test_every_estimate_is_marked() -> None:
     text = text_of(estimated(), estimate())
-    seen = Page(text)
-    for figure in re.finditer(r"(est\. )?-?\d+\.\d+ ms\b", seen.text):
-        assert figure[1], seen.text[figure.start() - 60 : figure.end()]
-    tiles = re.findall(r"<dt>(\w+)(<span class=\"est\">est\.</span>)?</dt>", text)
+    seen = " ".join(Page(text).text.split())
+    for figure in re.finditer(r"(est\. )?-?\d+\.\d+ ms\b", seen):
+        assert figure[1], seen[figure.start() - 60 : figure.end()]
+    tiles = re.findall(r"<dt>(\w+)( <span class=\"est\">est\.</span>)?</dt>", text)
     assert tiles
     assert all(mark for _, mark in tiles)
     assert "est." not in re.sub(r"by the cost model:.*", "", Page(text_of(measured())).text)
+
+
+@pytest.mark.parametrize("name", ["estimated", "emulated"])
+def test_no_rate_of_a_board_that_was_not_run(name: str) -> None:
+    text = text_of(EXAMPLES[name](), estimate() if name == "estimated" else None)
+    assert "fps" not in re.sub(r"(?s)<style>.*?</style>|<script.*?</script>", "", text)
+    assert "<dt>fps" in text_of(measured())
+
+
+def test_an_emulators_time_is_called_one() -> None:
+    text = text_of(emulated())
+    seen = " ".join(unescape(Page(text).text).split())
+    assert seen.index(EMULATOR) < seen.index("p50"), "before any figure"
+    assert "--on emulated:pi4" in seen
+    assert "est. 24.39 ms" in seen, "the models' estimate of the board stands beside it"
+    tiles = re.findall(r"<dt>(\w+)(?: <span class=\"est\">([^<]*)</span>)?</dt>", text)
+    assert tiles == [("rss", ""), ("celsius", "")], "no time of an emulator is large"
+    assert seen.count("est.") == seen.count("est. 24.39"), "nothing else is an estimate"
+
+
+def test_bars_show_the_edge_tpu_and_the_cpu() -> None:
+    text = text_of(estimated(), estimate())
+    ops = text[text.index('id="ops"') : text.index('id="picture"')]
+    bars = re.findall(r'<div class="(edgetpu|cpu)"><span class="name">(\S+)', ops)
+    assert bars[0] == ("edgetpu", "seg1"), "the slowest of all"
+    assert {place for place, _ in bars} == {"edgetpu", "cpu"}
 
 
 def test_throttling_is_marked_in_the_pictures() -> None:

@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
+from jinja2.utils import htmlsafe_json_dumps
 
 from edgec.report.bench.page import page
-from edgec.report.page_parts import embedded
 from tests.benching.example import EXAMPLES, GRAPH, hostile, measured, measurement
 from tests.report.test_explain_browser import ACT, visit
 
@@ -47,7 +47,7 @@ def test_a_hostile_name_runs_nothing(tmp_path: Path) -> None:
 def test_nothing_is_wider_than_a_phone(name: str, tmp_path: Path) -> None:
     source = page(EXAMPLES[name](), GRAPH, measurement(hot=name == "throttled"))
     quoted = "JSON.parse(document.getElementById('source').textContent)"
-    held = f'<script type="application/json" id="source">{embedded(source)}</script>'
+    held = f'<script type="application/json" id="source">{htmlsafe_json_dumps(source)}</script>'
     dom = visit(f"<html><head></head><body>{held}{MEASURE.replace('SOURCE', quoted)}</body></html>", tmp_path)
     width = re.search(r"<title>width (\d+)</title>", dom)
     assert width is not None

@@ -8,10 +8,11 @@ from itertools import pairwise
 
 import pytest
 
-from edgec.benching.result import BenchReport, Series
+from edgec.benching.result import EMULATOR, BenchReport, Series
 from edgec.report.bench.histogram import histogram
 from edgec.report.bench.text import to_markdown
-from tests.benching.example import EXAMPLES, estimated, measured, missed, throttled, unsure
+from edgec.report.terms import TERMS
+from tests.benching.example import EXAMPLES, emulated, estimated, measured, missed, throttled, unsure
 
 
 def tables(text: str) -> list[list[list[str]]]:
@@ -109,6 +110,38 @@ def test_every_estimate_is_marked() -> None:
         columns = [i for i, cell in enumerate(table[0]) if cell.endswith("ms")]
         assert all(row[i].startswith("est. ") for row in table[2:] for i in columns)
     assert "est. " in text.splitlines()[0]
+
+
+def test_no_rate_of_a_board_that_was_not_run() -> None:
+    assert "fps" not in to_markdown(estimated())
+    assert "fps" not in to_markdown(emulated())
+    assert "fps" in to_markdown(measured()).splitlines()[0]
+
+
+def test_an_emulators_time_is_called_one_and_satisfies_no_budget() -> None:
+    text = to_markdown(emulated())
+    assert "nothing follows from them for a board" in text.splitlines()[0]
+    assert "| emulator's ms |" in text
+    marked = [line for line in text.splitlines() if "est." in line]
+    assert marked == ["- note: The board itself: est. 24.39 ms, more by edgec bench cartoon.edgec --on emulated:pi4."]
+    rows = rows_of(emulated())
+    assert rows["`p95<=33s`"][0] == "FAIL", "not even with --accept-estimates"
+    assert EMULATOR in rows["`p95<=33s`"][4]
+    assert "--on emulated:pi4" in rows["`p95<=33s`"][4]
+    assert rows["`rss<=80MB`"][0] == "PASS", "bytes are bytes on an emulated machine, too"
+
+
+def test_terms_are_explained_below_their_table() -> None:
+    text = to_markdown(estimated())
+    for table, term in (("| segment", "cost model"), ("by the cost model:", "invoke"), ("| memory", "arena")):
+        assert f"{term} = {TERMS[term]}" in " ".join(text[text.index(table) :].split())
+    assert f"est. = {TERMS['est.']}" in " ".join(text.split())
+
+
+def test_all_that_takes_time_is_ranked_the_edge_tpu_too() -> None:
+    (table,) = (t for t in tables(to_markdown(estimated())) if t[0][0] == "op")
+    assert table[2][:3] == ["`seg1`", "Edge TPU", "whole segment"]
+    assert sum(float(row[5].removeprefix("est. ")) for row in table[2:]) == pytest.approx(11.9, abs=0.1)
 
 
 def test_nothing_measured_is_marked() -> None:

@@ -20,6 +20,7 @@ from edgec_runtime import Bundle, ToolError, write_bundle
 from edgec_runtime.cache import cache_dir
 
 import edgec
+from edgec.benching.result import EMULATOR
 from tests.conftest import ROOT
 from tests.runtime import tiny_model
 
@@ -129,11 +130,18 @@ def test_a_machine_that_is_on_is_reached_by_its_name_alone(machine: Machine, mon
 
 
 @pytest.mark.parametrize("link", LINKS)
-def test_a_bench_of_an_emulated_machine_is_an_estimate(
+def test_a_bench_of_an_emulated_machine_measures_nothing(
     link: str, url: Callable[[str], str], bundles: tuple[Path, Path], tmp_path: Path
 ) -> None:
     schema = json.loads((ROOT / "docs" / "bench.schema.json").read_text())
-    report = edgec.bench(bundles[0], url(link), runs=24, budgets=("p95<=60s", "rss<=80MB"), json=tmp_path / "r.json")
+    report = edgec.bench(
+        bundles[0],
+        url(link),
+        runs=24,
+        budgets=("p95<=60s", "rss<=80MB"),
+        accept_estimates=True,
+        json=tmp_path / "r.json",
+    )
     pytest.importorskip("jsonschema").validate(json.loads((tmp_path / "r.json").read_text()), schema)
     assert (report.device.cpu, report.device.emulated, report.device.runner) == ("Cortex-A72", True, "program")
     assert report.estimated, "the clock of an emulated machine measures nothing"
@@ -145,7 +153,9 @@ def test_a_bench_of_an_emulated_machine_is_an_estimate(
     assert report.memory.rss < 1 << 24
     slow, small = report.budgets
     assert not slow.holds
-    assert "--accept-estimates" in slow.why
+    assert EMULATOR in slow.why
+    assert report.emulated
+    assert any("est." in note and "--on emulated:pi4" in note for note in report.notes), "the board's own estimate"
     assert small.holds, "bytes are bytes on an emulated machine, too"
 
 

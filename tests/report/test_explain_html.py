@@ -23,6 +23,7 @@ from edgec.ir import Graph
 from edgec.quantize import assumed
 from edgec.report.explain.page import page
 from edgec.report.files import check_place, write_whole
+from edgec.report.terms import TERMS
 from tests.quantize.nets import NETS
 
 CPU = CpuCost(0.01)
@@ -73,6 +74,24 @@ def report(net: str = "joined", name: str = "net", link: str | None = "usb3") ->
     return explain(partition(graph, link, CPU), CPU, Origin(name, "pi4+coral", True, stock=stock))
 
 
+def deep_report(ops: int) -> Report:
+    """With a graph of so many operations, one after the other, and an edge around every few."""
+    r, name = report("chain"), "t{}".format
+    op = next(op for op in r.ops if op.place == "edgetpu")
+    rows = [
+        replace(
+            op,
+            index=i,
+            name=name(i),
+            outputs=(name(i),),
+            inputs=(name(i - 1), name(max(i - 5, 0))) if i % 5 == 0 and i else (name(i - 1),),
+            input_types=(op.output,) * (2 if i % 5 == 0 and i else 1),
+        )
+        for i in range(ops)
+    ]
+    return replace(r, ops=tuple(rows))
+
+
 def hostile(graph: Graph) -> Graph:
     for i, v in enumerate(graph.values()):
         v.name = f"{HOSTILE}{i}"
@@ -102,6 +121,29 @@ def test_nothing_is_loaded_from_elsewhere() -> None:
     assert "default-src 'none'" in text
 
 
+def test_why_not_comes_before_the_graph_and_the_tables() -> None:
+    r = report()
+    mended = next(op.refusals[0].rule for op in r.ops if op.refusals)
+    rows = tuple(
+        replace(op, refusals=tuple(replace(w, fix="do that" if w.rule == mended else "") for w in op.refusals))
+        for op in r.ops
+    )
+    text = page(replace(r, ops=rows))
+    order = [text.index(mark) for mark in ('id="reasons"', 'id="graph"', "<table", 'id="segments"')]
+    assert order == sorted(order)
+    why = text[order[0] : order[1]]
+    assert "do that" in why
+    assert "need no fix" in why[why.index("<details") :], "what needs no fix is folded away"
+    assert "<dt>fix</dt><dd></dd>" not in why
+
+
+def test_terms_are_explained_where_they_stand() -> None:
+    text = page(report())
+    assert TERMS["streamed"] in text[text.index('id="segments"') :]
+    assert TERMS["MACs"] in text[text.index('id="columns"') : text.index('id="segments"')]
+    assert f'title="{TERMS["uncertain"]}"' in text
+
+
 def test_uncertain_and_rewritten_ops_are_marked() -> None:
     r = report()
     on_cpu = next(op for op in r.ops if op.place == "cpu")
@@ -125,10 +167,11 @@ def test_names_from_a_file_stay_text() -> None:
 def test_a_file_that_cannot_be_compiled_still_has_a_page() -> None:
     source = SourceOp(0, "CUSTOM:Thing", "cpu", "cpu", "unread_operator", "Thing", "none", 0, ("y",))
     r = replace(report(), ops=(), segments=(), source_ops=(SourceRow(source, "none"),), obstacle="Thing is unknown")
-    seen = Page(page(r))
+    text = page(r)
+    seen = Page(text)
     assert not seen.ops
     assert "CUSTOM:Thing" in seen.text
-    assert "Thing is unknown" in seen.text
+    assert text.index("Thing is unknown") < text.index("<section"), "it comes first"
 
 
 def test_a_target_without_edge_tpu_has_a_page() -> None:

@@ -1,6 +1,6 @@
 """Pictures of latencies and vitals as SVG: a histogram, latency by inference, clock and temperature by time.
 
-Colours are of the page's style, by class. Numbers only, but for labels, which are escaped.
+Colours are of the page's style, by class.
 """
 
 from __future__ import annotations
@@ -8,9 +8,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from html import escape
+
+from markupsafe import Markup
 
 from edgec.report.bench.histogram import Bin
+from edgec.report.markup import html, joined
 
 _WIDTH, _HEIGHT = 560, 250
 _LEFT, _RIGHT, _TOP, _BOTTOM = 54, 12, 14, 40
@@ -56,10 +58,10 @@ class _Scale:
         return [i * step for i in range(first, math.floor(self.high / step + 1e-9) + 1)]
 
 
-def histogram_svg(bins: Sequence[Bin], marks: Sequence[tuple[str, float]], unit: str) -> str:
+def histogram_svg(bins: Sequence[Bin], marks: Sequence[tuple[str, float]], unit: str) -> Markup:
     """marks: names of percentiles and where they are. A wide last bin, of the slowest, is as wide as the others."""
     if len(bins) < 2:
-        return ""
+        return Markup()
     wide = bins[-1].high - bins[-1].low > 1.5 * (bins[0].high - bins[0].low)
     usual = bins[:-1] if wide else bins
     x = _Scale(usual[0].low, usual[-1].high, _LEFT, _WIDTH - _RIGHT - (54 if wide else 0))
@@ -73,21 +75,22 @@ def histogram_svg(bins: Sequence[Bin], marks: Sequence[tuple[str, float]], unit:
         parts.append(_text(x.end + 34, _HEIGHT - 6, f"to {_figure(last.high)}"))
     for i, (name, value) in enumerate(marks):
         at = min(x.at(value), x.end + 34) if value <= usual[-1].high or wide else x.end
-        parts.append(f'<path class="mark" d="M{at:.1f} {_HEIGHT - _BOTTOM}V{_TOP + 4 + 11 * (i % 2)}"/>')
+        top = _TOP + 4 + 11 * (i % 2)
+        parts.append(html('<path class="mark" d="M{:.1f} {}V{}"/>', at, _HEIGHT - _BOTTOM, top))
         parts.append(_text(at, _TOP + 1 + 11 * (i % 2), name, "label"))
     return _svg(parts, f"histogram of latencies, {unit}")
 
 
-def _bar(left: float, right: float, y: _Scale, b: Bin, unit: str, classes: str = "") -> str:
+def _bar(left: float, right: float, y: _Scale, b: Bin, unit: str, classes: str = "") -> Markup:
     top = y.at(b.count)
     said = f"{b.count} from {_figure(b.low)} to {_figure(b.high)} {unit}"
-    return (
-        f'<rect class="column {classes}" x="{left:.1f}" y="{top:.1f}" width="{max(0.5, right - left - 1):.1f}" '
-        f'height="{y.start - top:.1f}"><title>{escape(said)}</title></rect>'
-    )
+    return html(
+        '<rect class="column {}" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}"><title>{}</title></rect>',
+        classes, left, top, max(0.5, right - left - 1), y.start - top, said,
+    )  # fmt: skip
 
 
-def inferences_svg(launches: Sequence[Launched], unit: str) -> str:
+def inferences_svg(launches: Sequence[Launched], unit: str) -> Markup:
     """Every inference of every launch, side by side; those before a launch was steady in another colour.
 
     What is above the scale, which is made for the steady ones, lies on its upper edge.
@@ -95,7 +98,7 @@ def inferences_svg(launches: Sequence[Launched], unit: str) -> str:
     steady = [ms for one in launches for ms in one.ms[one.warmup :]]
     total = sum(len(one.ms) for one in launches)
     if len(steady) < 2:
-        return ""
+        return Markup()
     low, high = min(steady), max(steady)
     room = 0.08 * (high - low) or 0.1 * high or 1.0
     x = _Scale(0, total, _LEFT, _WIDTH - _RIGHT)
@@ -103,20 +106,18 @@ def inferences_svg(launches: Sequence[Launched], unit: str) -> str:
     parts, start = [_grid(y, _figure)], 0
     for i, one in enumerate(launches):
         left, right = x.at(start), x.at(start + len(one.ms))
-        parts.append(
-            f'<rect class="launch{" odd" * (i % 2)}" x="{left:.1f}" y="{_TOP}" width="{right - left:.1f}" '
-            f'height="{_HEIGHT - _BOTTOM - _TOP}"/>'
-        )
+        band = (" odd" * (i % 2), left, _TOP, right - left, _HEIGHT - _BOTTOM - _TOP)
+        parts.append(html('<rect class="launch{}" x="{:.1f}" y="{}" width="{:.1f}" height="{}"/>', *band))
         parts.append(_text((left + right) / 2, _HEIGHT - _BOTTOM + 16, str(i + 1)))
         edge = x.at(start + one.warmup)
-        parts.append(f'<path class="steady" d="M{edge:.1f} {_TOP}V{_HEIGHT - _BOTTOM}"/>')
+        parts.append(html('<path class="steady" d="M{:.1f} {}V{}"/>', edge, _TOP, _HEIGHT - _BOTTOM))
         share = max(3, _MOST * len(one.ms) // total)
         for classes, found in (
             ("dots warm", _thinned(one.ms[: one.warmup], 0, share)),
             ("dots", _thinned(one.ms[one.warmup :], one.warmup, share)),
         ):
             dots = "".join(f"M{x.at(start + n):.1f} {y.at(min(ms, y.high)):.1f}h0" for n, ms in found)
-            parts.append(f'<path class="{classes}" d="{dots}"/>' if dots else "")
+            parts += [html('<path class="{}" d="{}"/>', classes, dots)] if dots else []
         start += len(one.ms)
     parts.append(_text((_LEFT + _WIDTH - _RIGHT) / 2, _HEIGHT - 6, "launch"))
     return _svg(parts, f"latency of each inference, {unit}, by launch")
@@ -132,51 +133,50 @@ def _thinned(series: Sequence[float], first: int, most: int) -> Iterator[tuple[i
             yield first + n, series[n]
 
 
-def over_time_svg(line: Line, span: tuple[float, float], marks: Sequence[tuple[float, str]]) -> str:
+def over_time_svg(line: Line, span: tuple[float, float], marks: Sequence[tuple[float, str]]) -> Markup:
     """A line over seconds. marks: moments, and what happened then."""
     known = [v for _, v in line.points if v is not None]
     if not known:
-        return ""
+        return Markup()
     low, high = min(known), max(known)
     room = max(0.15 * (high - low), 0.03 * abs(high), 0.5)
     x = _Scale(span[0], max(span[1], span[0] + 1e-3), _LEFT, _WIDTH - _RIGHT)
     y = _Scale(max(0.0, low - room), high + room, _HEIGHT - _BOTTOM, _TOP)
     parts = [_grid(y, _figure), _below(x, "s")]
     for at, said in marks:
-        parts.append(
-            f'<path class="alarm" d="M{x.at(at):.1f} {_TOP}V{_HEIGHT - _BOTTOM}"><title>{escape(said)}</title></path>'
-        )
+        form = '<path class="alarm" d="M{:.1f} {}V{}"><title>{}</title></path>'
+        parts.append(html(form, x.at(at), _TOP, _HEIGHT - _BOTTOM, said))
     pairs = [(x.at(t), y.at(v)) for t, v in line.points if v is not None]
-    parts.append(f'<path class="line {line.classes}" d="M{" L".join(f"{a:.1f} {b:.1f}" for a, b in pairs)}"/>')
-    parts += [f'<circle class="{line.classes}" cx="{a:.1f}" cy="{b:.1f}" r="2.5"/>' for a, b in pairs]
+    path = " L".join(f"{a:.1f} {b:.1f}" for a, b in pairs)
+    parts.append(html('<path class="line {}" d="M{}"/>', line.classes, path))
+    parts += [html('<circle class="{}" cx="{:.1f}" cy="{:.1f}" r="2.5"/>', line.classes, a, b) for a, b in pairs]
     return _svg(parts, f"{line.unit} over time")
 
 
 # ---- axes
 
 
-def _svg(parts: Sequence[str], label: str) -> str:
-    size = f'viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{escape(label, quote=True)}"'
-    return f'<svg class="chart" {size}>' + "".join(parts) + "</svg>"
+def _svg(parts: Sequence[Markup], label: str) -> Markup:
+    form = '<svg class="chart" viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>'
+    return html(form, _WIDTH, _HEIGHT, label, joined(parts))
 
 
-def _text(x: float, y: float, text: str, classes: str = "tick") -> str:
-    return f'<text class="{classes}" x="{x:.1f}" y="{y:.1f}">{escape(text)}</text>'
+def _text(x: float, y: float, text: str, classes: str = "tick") -> Markup:
+    return html('<text class="{}" x="{:.1f}" y="{:.1f}">{}</text>', classes, x, y, text)
 
 
-def _grid(y: _Scale, write: Callable[[float], str]) -> str:
+def _grid(y: _Scale, write: Callable[[float], str]) -> Markup:
     parts = []
     for value in y.ticks(4):
         at = y.at(value)
-        parts.append(f'<path class="rule" d="M{_LEFT} {at:.1f}H{_WIDTH - _RIGHT}"/>')
+        parts.append(html('<path class="rule" d="M{} {:.1f}H{}"/>', _LEFT, at, _WIDTH - _RIGHT))
         parts.append(_text(_LEFT - 6, at + 4, write(value), "tick left"))
-    return "".join(parts)
+    return joined(parts)
 
 
-def _below(x: _Scale, unit: str) -> str:
-    ticks = x.ticks(5)
-    parts = [_text(x.at(v), _HEIGHT - _BOTTOM + 16, _figure(v)) for v in ticks]
-    return "".join([*parts, _text((x.start + x.end) / 2, _HEIGHT - 6, unit)])
+def _below(x: _Scale, unit: str) -> Markup:
+    ticks = [_text(x.at(v), _HEIGHT - _BOTTOM + 16, _figure(v)) for v in x.ticks(5)]
+    return joined([*ticks, _text((x.start + x.end) / 2, _HEIGHT - 6, unit)])
 
 
 def _figure(value: float) -> str:

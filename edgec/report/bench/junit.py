@@ -15,7 +15,7 @@ from edgec.benching.figures import Absent, figures
 from edgec.benching.result import BenchReport
 from edgec.benching.verdicts import Verdict, verdicts
 from edgec.report.bench import wording
-from edgec.report.bench.wording import plain
+from edgec.report.wording import plain
 
 _SUITE = "edgec bench"
 
@@ -55,7 +55,7 @@ def _properties(suite: ElementTree.Element, r: BenchReport) -> None:
     parts = {s.name for s in r.segments}
     for name, figure in figures(r).items():
         if not isinstance(figure, Absent) and not any(name == p or name.startswith(f"{p}.") for p in parts):
-            told[name] = f"{wording.EST * figure.estimated}{amount(figure.value, figure.unit)}"
+            told[name] = f"{wording.mark(r, figure.estimated)}{amount(figure.value, figure.unit)}"
     below = ElementTree.SubElement(suite, "properties")
     for name, value in told.items():
         ElementTree.SubElement(below, "property", name=name, value=plain(value))

@@ -1,194 +1,191 @@
 """A bench's report as one HTML page that opens from a disk: verdicts, latencies, segments, operations, graph, vitals.
 
-The form is bench.html; what takes the place of its marks is escaped here, for names come from files.
+The form is bench.html.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from html import escape
-from pathlib import Path
 from typing import Any
 
 from edgec_devices.measurement import Launch, Measurement
 from edgec_devices.requirement import amount
+from markupsafe import Markup
 
 from edgec.benching.figures import ON_TPU, Absent, figures, spread
-from edgec.benching.result import BenchReport, OpReport, SegmentReport
+from edgec.benching.result import EMULATOR, BenchReport, OpReport, SegmentReport
 from edgec.benching.verdicts import WORDS, passed, verdicts
 from edgec.report.bench import wording
 from edgec.report.bench.charts import Launched, Line, histogram_svg, inferences_svg, over_time_svg
 from edgec.report.bench.histogram import histogram
 from edgec.report.bench.timeline import moments
-from edgec.report.bench.wording import EST, ms, plain
-from edgec.report.explain.text import count
+from edgec.report.bench.wording import mark, ms
 from edgec.report.graph_svg import Box, picture, short
-from edgec.report.page_parts import embedded, filled, graph_view, table
+from edgec.report.markup import html, rendered
+from edgec.report.terms import explained
+from edgec.report.wording import count, plain, shortened
 
-_FORM = Path(__file__).with_name("bench.html")
 _TILES = ("p50", "p95", "p99", "fps", "first", "load", "rss", "celsius")
 _UNITS = {"fps": "", "C": "°C"}
 _BINS, _SHOWN, _NAME = 32, 25, 34
-_LEGEND = '<span class="badge edgetpu">Edge TPU</span><span class="badge cpu">CPU</span>'
 
 
 def page(r: BenchReport, graph: Mapping[str, Any], m: Measurement) -> str:
     """The page as text. graph: the bundle's report/graph.json."""
     ops = _by_call(r)
-    parts = {
-        "TITLE": escape(f"{plain(r.model)} on {wording.device(r)}"),
-        "SUMMARY": escape(wording.conditions(r)),
-        "TILES": "".join(_tiles(r)),
-        "VERDICTS": _verdicts(r),
-        "HISTOGRAM": _histogram(r),
-        "FIGURES": _figures(r),
-        "INFERENCES": _inferences(r, m),
-        "SEGMENTS": _segments(r),
-        "OPS": _ops(r),
-        "GRAPH": graph_view(
-            _graph(r, graph, ops) or "<p>The bundle holds no graph; compile the model again.</p>",
-            "search: kind, name, segment",
-            _LEGEND,
-            "to read where it ran and how long it took.",
-        ),
-        "VITALS": _vitals(r, m),
-        "MEMORY": table([("memory", "size", "planned"), *wording.memory_rows(r)]),
-        "ABOUT": _about(r),
-        "DATA": embedded({"ops": [_described(op, ops) for op in graph["ops"]]}),
-    }
-    return filled(_FORM, parts)
+    return rendered(
+        "bench/bench.html",
+        title=f"{plain(r.model)} on {wording.device(r)}",
+        summary=wording.conditions(r),
+        warning=_warning(r),
+        tiles=list(_tiles(r)),
+        unit=f"{mark(r, r.estimated)}ms",
+        histogram=_histogram(r),
+        inferences=_inferences(r, m),
+        inferences_key=_KEY,
+        segments=list(_segments(r)),
+        segment_terms=explained(wording.segment_terms(r)),
+        made_of=[said for s in r.segments if (said := wording.parts(s))],
+        part_terms=explained(wording.part_terms(r)),
+        spent=_spent(r, graph),
+        shown=_SHOWN,
+        wholes=any(one.whole for one in wording.ranked(r)),
+        overhead=_overhead(r),
+        graph=_graph(r, graph, ops),
+        memory=list(wording.memory_rows(r)),
+        memory_terms=explained(wording.memory_terms(r)),
+        about=_about(r),
+        data={"ops": [_described(r, op, ops) for op in graph["ops"]]},
+        **_verdicts(r),
+        **_latency(r),
+        **_vitals(r, m),
+    )
 
 
 # ---- of the whole
 
+_KEY = html(
+    '<p class="key"><span class="warm">yellow</span>: before it was steady; the slowest are on the upper edge</p>'
+)
 
-def _tiles(r: BenchReport) -> Iterator[str]:
+
+def _warning(r: BenchReport) -> str:
+    """What must be known before a figure is read: an emulator's say nothing of a board, but its models do."""
+    return plain(" ".join((f"Each time on this page is {EMULATOR}.", *r.notes))) if r.emulated else ""
+
+
+def _tiles(r: BenchReport) -> Iterator[dict[str, str]]:
+    """Large figures; no rate of a board that was not run, no time of an emulator."""
     found = figures(r)
     alone = len(r.latency.samples) == 1  # it has no percentiles to speak of
     for name in _TILES:
         figure = found[name]
-        if isinstance(figure, Absent) or (alone and name in ("p95", "p99")):
+        if isinstance(figure, Absent) or (alone and name in ("p95", "p99")) or (r.estimated and name == "fps"):
+            continue
+        if figure.estimated and r.emulated:
             continue
         mega = figure.unit == "B"
         text = amount(round(figure.value / 1e6, 2), "MB") if mega else amount(figure.value, figure.unit)
-        mark = '<span class="est">est.</span>' * figure.estimated
         number, _, unit = text.partition(" ")
-        yield f"<div><dt>{name}{mark}</dt><dd>{number} <small>{_UNITS.get(unit, unit)}</small></dd></div>"
+        label = "latency" if alone and name == "p50" else name
+        marked = mark(r, figure.estimated).strip()
+        yield {"name": label, "mark": marked, "number": number, "unit": _UNITS.get(unit, unit)}
 
 
-def _verdicts(r: BenchReport) -> str:
+def _verdicts(r: BenchReport) -> dict[str, Any]:
     rows = verdicts(r)
-    if not rows:
-        return ""
-    word = "pass" if passed(r) else "fail"
-    cells = [("", "must hold", "value", "margin", "")]
-    cells += [(WORDS[v.state], plain(v.name), v.value, v.margin, plain(v.why)) for v in rows]
-    found = table(cells, 2, [v.state for v in rows])
-    return f'<p><span class="badge {word}">{word.upper()}</span></p><div class="wide verdicts">{found}</div>'
+    return {
+        "verdicts": [(WORDS[v.state], plain(v.name), v.value, v.margin, plain(v.why)) for v in rows],
+        "states": [v.state for v in rows],
+        "outcome": "pass" if passed(r) else "fail",
+    }
 
 
-def _histogram(r: BenchReport) -> str:
+def _histogram(r: BenchReport) -> Markup:
     found = r.latency.summary()
     if found is None or found.n < 2:
-        return ""
+        return Markup()
     marks = [("p50", found.p50), ("p95", found.p95), ("p99", found.p99)]
-    unit = f"{EST * r.estimated}ms"
     bins = min(_BINS, max(6, round(2 * math.sqrt(found.n))))
-    drawn = histogram_svg(histogram(r.latency.samples, bins), marks, unit)
-    return _figure(f"How many inferences took so long, {unit}", drawn)
+    return histogram_svg(histogram(r.latency.samples, bins), marks, f"{mark(r, r.estimated)}ms")
 
 
-def _figures(r: BenchReport) -> str:
-    found = r.latency.summary()
+def _latency(r: BenchReport) -> dict[str, Any]:
+    """A table, or where there is not enough for one, a sentence."""
+    found, table, said = r.latency.summary(), [], ""
     if found is None:
-        return f"<p>There is no latency: {escape(plain(r.latency.how))}.</p>"
-    if found.n == 1:
-        return f"<p>{ms(found.p50, r.latency.estimated)} ms: {escape(plain(r.latency.how))}.</p>"
-    values = (found.min, found.p50, found.p90, found.p95, found.p99, found.max, found.mean, spread(found))
-    header = (f"{EST * r.estimated}ms", "min", "p50", "p90", "p95", "p99", "max", "mean", "p95-p50")
-    return f'<div class="wide">{table([header, ("latency", *map(ms, values))])}</div>'
+        said = f"There is no latency: {plain(r.latency.how)}."
+    elif found.n == 1:
+        said = f"{ms(found.p50, mark(r, r.latency.estimated))} ms: {plain(r.latency.how)}."
+    else:
+        values = (found.min, found.p50, found.p90, found.p95, found.p99, found.max, found.mean, spread(found))
+        header = (f"{mark(r, r.estimated)}ms", "min", "p50", "p90", "p95", "p99", "max", "mean", "p95-p50")
+        table = [header, ("latency", *map(ms, values))]
+    return {"latency": table, "latency_said": said, "latency_terms": explained(wording.latency_terms(r))}
 
 
-def _inferences(r: BenchReport, m: Measurement) -> str:
+def _inferences(r: BenchReport, m: Measurement) -> Markup:
     rounds = r.latency.rounds
     pairs = zip(m.timed, rounds, strict=bool(m.launches))
     launches = [Launched(_ms(one), len(one.total) - len(steady)) for one, steady in pairs]
-    unit = f"{EST * r.estimated}ms"
-    key = '<p class="key"><span class="warm">yellow</span>: before it was steady; the slowest are on the upper edge</p>'
-    return _figure(f"Each inference, {unit}", inferences_svg(launches, unit), key)
-
-
-def _figure(caption: str, drawn: str, key: str = "") -> str:
-    return f"<figure><figcaption>{caption}</figcaption>{drawn}{key}</figure>" if drawn else ""
+    return inferences_svg(launches, f"{mark(r, r.estimated)}ms")
 
 
 def _ms(one: Launch) -> list[float]:
     return [ns / 1e6 for ns in one.total]
 
 
-def _about(r: BenchReport) -> str:
+def _about(r: BenchReport) -> list[str]:
     told = [
         wording.machine(r),
         f"bundle {r.bundle_sha256[:16]}, compiled for {plain(r.target)}; edgec {r.edgec}, {r.when}",
         *r.notes,
         *(r.vitals.notes if r.vitals else ()),
     ]
-    return "".join(f"<li>{escape(plain(text))}</li>" for text in told)
+    return [plain(text) for text in told]
 
 
 # ---- where the time goes
 
 
-def _segments(r: BenchReport) -> str:
-    rows = []
+def _segments(r: BenchReport) -> Iterator[dict[str, Any]]:
     longest = max((s.p95 for one in r.segments if (s := one.latency.summary())), default=0.0)
     for one in r.segments:
-        found, estimated = one.latency.summary(), one.latency.estimated
-        name = f"{escape(plain(one.name))} <small>{escape(wording.place(one))}, {escape(plain(one.backend))}</small>"
+        found, marked = one.latency.summary(), mark(r, one.latency.estimated)
+        bar = {"place": _place(one), "name": plain(one.name), "small": f"{wording.place(one)}, {plain(one.backend)}"}
         if found is None:
-            rows.append(_bar(name, 0, 0, one, f"none: {plain(one.latency.how)}"))
+            yield {**bar, "value": 0, "to": 0, "said": f"none: {plain(one.latency.how)}"}
             continue
-        high = f", p95 {ms(found.p95, estimated)} ms" if found.n > 1 else f", {plain(one.latency.how)}"
-        said = f"{ms(found.p50, estimated)} ms, {wording.share(found.p50, r)}{high}"
-        rows.append(_bar(name, found.p50, longest, one, said, found.p95))
-    parts = "".join(f"<li>{escape(said)}</li>" for s in r.segments if (said := wording.parts(s)))
-    return f'<div class="bars">{"".join(rows)}</div><ul class="notes">{parts}</ul>'
+        high = f", p95 {ms(found.p95, marked)} ms" if found.n > 1 else f", {plain(one.latency.how)}"
+        said = f"{ms(found.p50, marked)} ms, {wording.share(found.p50, r)}{high}"
+        yield {**bar, "value": _part(found.p50, longest), "to": _part(found.p95, longest), "said": said}
 
 
-def _ops(r: BenchReport) -> str:
-    ops = wording.ranked(r)
-    if not ops:
-        return "<p>No operation was timed.</p>"
-    rows = [_op_bar(r, s, i, op, ops[0][2].ms) for s, i, op in ops]
-    more = "".join(rows[_SHOWN:])
-    rest = (
-        f'<details><summary>{len(rows) - _SHOWN} more</summary><div class="bars">{more}</div></details>' if more else ""
-    )
-    overhead = ""
-    if r.profile_overhead is not None:
-        overhead = (
-            f"<p>Profiling changes an inference by {r.profile_overhead:+.1%}; the latencies are not profiled.</p>"
-        )
-    return f'<div class="bars">{"".join(rows[:_SHOWN])}</div>{rest}{overhead}'
+def _spent(r: BenchReport, graph: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Bars of operations, and of whole segments where their operations have no times: Edge TPU and CPU alike."""
+    spent, ops = wording.ranked(r), [op["segment"] for op in graph["ops"]]
+    rows = []
+    for one in spent:
+        n = ops.count(one.segment.name)
+        kind = f"{n} operations together" if one.whole and n else one.kind
+        macs = f", {count(one.macs)} MACs" if one.macs else ""
+        said = f"{ms(one.ms, mark(r, one.estimated))} ms, {wording.share(one.ms, r)}{macs}"
+        small = shortened(plain(one.source), _NAME)
+        bar = {"place": _place(one.segment), "name": f"{plain(one.name)} {plain(kind)}", "small": small, "said": said}
+        rows.append({**bar, "value": _part(one.ms, spent[0].ms), "to": 0})
+    return rows
 
 
-def _op_bar(r: BenchReport, s: SegmentReport, i: int, op: OpReport, longest: float) -> str:
-    kind = escape(plain(op.kind or op.name))
-    name = f"{escape(plain(s.name))}.op{i} {kind} <small>{escape(wording.shortened(plain(op.source), _NAME))}</small>"
-    macs = f", {count(op.macs)} MACs" if op.macs else ""
-    said = f"{ms(op.ms, s.latency.estimated)} ms, {wording.share(op.ms, r)}{macs}"
-    return _bar(name, op.ms, longest, s, said)
+def _part(value: float, longest: float) -> float:
+    """Per cent."""
+    return 100 * value / (longest or 1.0)
 
 
-def _bar(name: str, value: float, longest: float, s: SegmentReport, said: str, to: float = 0.0) -> str:
-    """name: HTML. to: a thinner bar behind it, for a higher percentile."""
-    full = longest or 1.0
-    thin = f'<i class="thin" style="width:{100 * to / full:.2f}%"></i>' if to else ""
-    return (
-        f'<div class="{_place(s)}"><span class="name">{name}</span><span class="track">{thin}'
-        f'<i style="width:{100 * value / full:.2f}%"></i></span><span class="said">{escape(said)}</span></div>'
-    )
+def _overhead(r: BenchReport) -> str:
+    if r.profile_overhead is None:
+        return ""
+    return f"Profiling changes an inference by {r.profile_overhead:+.1%}; the latencies are not profiled."
 
 
 def _place(s: SegmentReport) -> str:
@@ -205,7 +202,7 @@ def _by_call(r: BenchReport) -> dict[tuple[str, int | None], tuple[SegmentReport
     return {(s.name, i): (s, op) for s in r.segments for i, op in enumerate(s.ops)}
 
 
-def _graph(r: BenchReport, graph: Mapping[str, Any], timed: _Ops) -> str:
+def _graph(r: BenchReport, graph: Mapping[str, Any], timed: _Ops) -> Markup:
     ops, segments = graph["ops"], {s.name: s for s in r.segments}
     longest = max((op.ms for _, op in timed.values()), default=0.0)
     boxes = []
@@ -214,19 +211,19 @@ def _graph(r: BenchReport, graph: Mapping[str, Any], timed: _Ops) -> str:
         s = segments.get(op["segment"])
         place = _place(s) if s else op["place"]
         weight = found[1].ms / longest if found and longest else None
-        boxes.append(Box(short(plain(op["kind"])), _below(op, found), f"op {place}", op["index"], weight))
+        boxes.append(Box(short(plain(op["kind"])), _below(r, op, found), f"op {place}", op["index"], weight))
     edges = {
         (read, op["index"]): ops[read]["segment"] != op["segment"] for op in ops for read in op["reads"]
     }  # fmt: skip
     return picture(boxes, edges, f"graph of {plain(r.model)}")
 
 
-def _below(op: Mapping[str, Any], found: tuple[SegmentReport, OpReport] | None) -> str:
+def _below(r: BenchReport, op: Mapping[str, Any], found: tuple[SegmentReport, OpReport] | None) -> str:
     """Its time, or its type where it has none of its own."""
-    return f"{ms(found[1].ms, found[0].latency.estimated)} ms" if found else short(plain(op["type"]))
+    return f"{ms(found[1].ms, mark(r, found[0].latency.estimated))} ms" if found else short(plain(op["type"]))
 
 
-def _described(op: Mapping[str, Any], timed: _Ops) -> dict[str, Any]:
+def _described(r: BenchReport, op: Mapping[str, Any], timed: _Ops) -> dict[str, Any]:
     """For the script: what a click shows."""
     found = timed.get((op["segment"], op["call"]))
     return {
@@ -238,16 +235,16 @@ def _described(op: Mapping[str, Any], timed: _Ops) -> dict[str, Any]:
         "macs": op["macs"],
         "segment": plain(op["segment"]),
         "function": plain(found[1].name) if found else "",
-        "time": f"{ms(found[1].ms, found[0].latency.estimated)} ms" if found else "",
+        "time": f"{ms(found[1].ms, mark(r, found[0].latency.estimated))} ms" if found else "",
     }
 
 
 # ---- vitals
 
 
-def _vitals(r: BenchReport, m: Measurement) -> str:
+def _vitals(r: BenchReport, m: Measurement) -> dict[str, Any]:
     if r.vitals is None:
-        return "<p>Nothing was read of a device's clock and temperature.</p>"
+        return {"vitals_said": "Nothing was read of a device's clock and temperature.", "alarms": [], "vitals": []}
     seen = moments(m.launches)
     charts = []
     if seen:
@@ -257,8 +254,6 @@ def _vitals(r: BenchReport, m: Measurement) -> str:
         times: Sequence[float] = [(one.ns - start) / 1e9 for one in seen]
         clock = Line(list(zip(times, [one.mhz for one in seen], strict=True)), "clock", "MHz")
         heat = Line(list(zip(times, [one.celsius for one in seen], strict=True)), "heat", "°C")
-        for line in (clock, heat):
-            charts.append(_figure(line.unit, over_time_svg(line, span, marks)))
-    alarms = "".join(f'<li class="alarm">{escape(plain(text))}</li>' for text in r.vitals.reasons)
-    said = f'<p>{escape(plain(r.vitals.table()))}</p><ul class="notes">{alarms}</ul>'
-    return f'{said}<div class="charts">{"".join(charts)}</div>'
+        charts = [(line.unit, over_time_svg(line, span, marks)) for line in (clock, heat)]
+    alarms = [plain(text) for text in r.vitals.reasons]
+    return {"vitals_said": plain(r.vitals.table()), "alarms": alarms, "vitals": charts}

@@ -12,8 +12,9 @@ from edgec.benching.result import BenchReport
 from edgec.benching.verdicts import WORDS, verdicts
 from edgec.report.bench import wording
 from edgec.report.bench.histogram import histogram
-from edgec.report.bench.wording import ms, plain
-from edgec.report.explain.text import count
+from edgec.report.bench.wording import mark, ms
+from edgec.report.terms import legend
+from edgec.report.wording import count, plain, shortened
 
 _SLOWEST = 10
 _BAR, _BINS = 40, 8
@@ -29,16 +30,22 @@ def to_markdown(r: BenchReport, verdicts_last: bool = False) -> str:
 
 
 def _headline(r: BenchReport) -> str:
+    return f"## {_prose(r.model)} on {_prose(wording.device(r))}: {', '.join(_told(r))}"
+
+
+def _told(r: BenchReport) -> list[str]:
+    """The figures of the whole; no rate of a board that was not run, and none at all of an emulator's."""
+    if r.emulated:
+        return ["its times are an emulator's, and nothing follows from them for a board"]
     found = figures(r)
     said = []
-    for name in ("p50", "p95", "fps") if len(r.latency.samples) > 1 else ("p50", "fps"):
+    for name in ("p50", "p95", "fps") if not r.estimated else ("p50",):
         figure = found[name]
         if isinstance(figure, Absent):
-            said = [f"no latency: {_prose(figure.why)}"]
-            break
-        label = "" if name == "fps" else f"{name} "
-        said.append(f"{label}{wording.EST * figure.estimated}{amount(figure.value, figure.unit)}")
-    return f"## {_prose(r.model)} on {_prose(wording.device(r))}: {', '.join(said)}"
+            return [f"no latency: {_prose(figure.why)}"]
+        label = "" if name == "fps" else "" if r.estimated else f"{name} "
+        said.append(f"{label}{mark(r, figure.estimated)}{amount(figure.value, figure.unit)}")
+    return said if len(r.latency.samples) > 1 or r.estimated else said[:1]
 
 
 def _verdicts(r: BenchReport, last: bool) -> str:
@@ -60,12 +67,13 @@ def _latency(r: BenchReport) -> str:
     if found is None:
         return ""
     figures = (found.min, found.p50, found.p90, found.p95, found.p99, found.max, found.mean, spread(found))
-    unit = f"{wording.EST * r.latency.estimated}ms"
+    unit = f"{mark(r, r.latency.estimated)}ms"
     header = (unit, "min", "p50", "p90", "p95", "p99", "max", "mean", "p95-p50")
     table = _table(header, [("latency", *(ms(v) for v in figures))], "l" + "r" * len(figures))
     if found.n == 1:
-        table = f"Latency {ms(found.p50, r.latency.estimated)} ms: {_prose(r.latency.how)}."
-    return "\n\n".join(filter(None, [table, _sentence(wording.conditions(r)), _bars(r)]))
+        table = f"Latency {ms(found.p50, mark(r, r.latency.estimated))} ms: {_prose(r.latency.how)}."
+    said = _sentence(wording.conditions(r))
+    return "\n\n".join(filter(None, [table, legend(wording.latency_terms(r)), said, _bars(r)]))
 
 
 def _bars(r: BenchReport) -> str:
@@ -74,11 +82,11 @@ def _bars(r: BenchReport) -> str:
         return ""
     most = max(b.count for b in bins)
     edge = max(len(ms(b.high)) for b in bins)
-    mark = wording.EST * r.latency.estimated
+    marked = mark(r, r.latency.estimated)
     lines = []
     for b in bins:
         bar = "█" * round(_BAR * b.count / most) or ("▏" if b.count else "")
-        lines.append(f"{mark}{ms(b.low):>{edge}} to {ms(b.high):>{edge}} ms  {bar:<{_BAR}}  {b.count:>6,}")
+        lines.append(f"{marked}{ms(b.low):>{edge}} to {ms(b.high):>{edge}} ms  {bar:<{_BAR}}  {b.count:>6,}")
     return "\n".join(["```", *lines, "```"])
 
 
@@ -86,8 +94,8 @@ def _segments(r: BenchReport) -> str:
     rows = []
     alone = len(r.latency.samples) <= 1  # then p95 is the same again
     for s in r.segments:
-        found, estimated = s.latency.summary(), s.latency.estimated
-        times = [ms(found.p50, estimated), ms(found.p95, estimated), wording.share(found.p50, r)] if found else [""] * 3
+        found, marked = s.latency.summary(), mark(r, s.latency.estimated)
+        times = [ms(found.p50, marked), ms(found.p95, marked), wording.share(found.p50, r)] if found else [""] * 3
         how = _cell(s.latency.how)
         rows.append((_code(s.name), wording.place(s), _cell(s.backend), *(times[::2] if alone else times), how))
     if not rows:
@@ -95,25 +103,28 @@ def _segments(r: BenchReport) -> str:
     header = ("segment", "place", "by", "p50 ms", *([] if alone else ["p95 ms"]), "share", "how")
     table = _table(header, rows, "lllrrl" if alone else "lllrrrl")
     parts = [f"- {_prose(said)}" for s in r.segments if (said := wording.parts(s))]
-    return "\n\n".join(filter(None, [table, "\n".join(parts)]))
+    told = [table, legend(wording.segment_terms(r)), "\n".join(parts), legend(wording.part_terms(r))]
+    return "\n\n".join(filter(None, told))
 
 
 def _slowest(r: BenchReport) -> str:
-    ops = wording.ranked(r)
-    if not ops:
-        return ""
-    rows = [
-        (_code(f"{s.name}.op{i}"), wording.place(s), _code(op.kind or op.name), _code(op.source), count(op.macs),
-         ms(op.ms, s.latency.estimated), wording.share(op.ms, r))
-        for s, i, op in ops[:_SLOWEST]
-    ]  # fmt: skip
-    header = ("slowest" if len(ops) > _SLOWEST else "op", "place", "kind", "in the model", "MACs", "ms", "share")
+    spent = wording.ranked(r)
+    if all(one.whole for one in spent):
+        return ""  # the segments are there already
+    rows = []
+    for one in spent[:_SLOWEST]:
+        kind, macs = (one.kind, "") if one.whole else (_code(one.kind), count(one.macs))
+        times = (ms(one.ms, mark(r, one.estimated)), wording.share(one.ms, r))
+        rows.append((_code(one.name), wording.place(one.segment), kind, _code(one.source), macs, *times))
+    header = ("slowest" if len(spent) > _SLOWEST else "op", "place", "kind", "in the model", "MACs", "ms", "share")
     table = _table(header, rows, "llllrrr")
     said = []
-    if len(ops) > _SLOWEST:
-        rest = sum(op.ms for _, _, op in ops[_SLOWEST:])
-        estimated = any(s.latency.estimated for s, _, _ in ops)
-        said.append(f"{len(ops) - _SLOWEST} more ops take {ms(rest, estimated)} ms together.")
+    if len(spent) > _SLOWEST:
+        rest = sum(one.ms for one in spent[_SLOWEST:])
+        marked = mark(r, any(one.estimated for one in spent))
+        said.append(f"{len(spent) - _SLOWEST} more take {ms(rest, marked)} ms together.")
+    if any(one.whole for one in spent):
+        said.append("A segment on the Edge TPU has no times per op and stands there as a whole.")
     if r.profile_overhead is not None:
         said.append(
             f"Profiling changes an inference by {r.profile_overhead:+.1%}; the latencies above are not profiled."
@@ -123,7 +134,9 @@ def _slowest(r: BenchReport) -> str:
 
 def _memory(r: BenchReport) -> str:
     rows = list(wording.memory_rows(r))
-    return _table(("memory", "size", "planned"), rows, "lrr") if rows else ""
+    if not rows:
+        return ""
+    return f"{_table(('memory', 'size', 'planned'), rows, 'lrr')}\n\n{legend(wording.memory_terms(r))}"
 
 
 def _device(r: BenchReport) -> str:
@@ -159,7 +172,7 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]], sides: str) -> 
 
 def _code(text: str) -> str:
     """A name as it is, which nothing in it changes the meaning of."""
-    text = wording.shortened(plain(text).replace("`", "'"), _NAME)
+    text = shortened(plain(text).replace("`", "'"), _NAME)
     return "`{}`".format(re.sub(r"\\*\|", r"\\|", text)) if text else ""
 
 

@@ -19,7 +19,8 @@ from edgec.benching.figures import ON_TPU
 from edgec.benching.result import BenchReport
 from edgec.report.bench import wording
 from edgec.report.bench.timeline import moments
-from edgec.report.bench.wording import EST, plain
+from edgec.report.bench.wording import EST
+from edgec.report.wording import plain
 
 MOST = 100_000
 """Events of inferences and segments; with more, of each launch only the first inferences are there."""
@@ -75,7 +76,7 @@ def _device(m: Measurement, r: BenchReport) -> Iterator[Event]:
 
 def _launch(i: int, one: Launch, r: BenchReport, m: Measurement, share: int) -> Iterator[Event]:
     pid = _DEVICE + 1 + i
-    mark = EST * r.estimated
+    mark = wording.mark(r, r.estimated)
     yield from _process(pid, f"{mark}launch {i + 1}", one.backends)
     if one.load is not None and one.at:
         # until the first inference: that it could begin a little earlier is not known
@@ -97,7 +98,7 @@ def _ops(
     pid: int, r: BenchReport, backends: Sequence[str], at: float, times: Sequence[Sequence[float]]
 ) -> Iterator[Event]:
     """Of one inference: each segment that was profiled, ns, and its operations inside."""
-    mark = EST * r.estimated
+    mark = wording.mark(r, r.estimated)
     for s, by, ops in zip(r.segments, backends, times, strict=True):
         if not ops:
             # How long it took is known of the inferences that were not profiled.

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from edgec.benching.figures import ON_TPU
-from edgec.benching.result import BenchReport, Once, OpReport, SegmentReport
-from edgec.report.explain.text import size
+from edgec.benching.result import BenchReport, Once, SegmentReport
+from edgec.report.terms import TERMS
+from edgec.report.wording import plain, size
 
 EST = "est. "
 
 
-def plain(text: str) -> str:
-    """On one line, without what is no character to be seen: names come from files."""
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+def mark(r: BenchReport, estimated: bool = True) -> str:
+    """What stands before a time: nothing if it was measured on that hardware."""
+    return r.mark * estimated
 
 
-def shortened(text: str, most: int) -> str:
-    """Without its middle, where it is long: names of one model begin alike."""
-    return text if len(text) <= most else f"{text[: most // 2 - 1]}…{text[-(most // 2) :]}"
-
-
-def ms(value: float, estimated: bool = False) -> str:
-    """With three decimals, a microsecond, and marked where it is an estimate."""
-    return f"{EST * estimated}{value:.3f}"
+def ms(value: float, marked: str = "") -> str:
+    """With three decimals, a microsecond. marked: see mark()."""
+    return f"{marked}{value:.3f}"
 
 
 def place(s: SegmentReport) -> str:
@@ -48,16 +45,20 @@ def machine(r: BenchReport) -> str:
     return ", ".join(filter(None, [*map(plain, known), f"run by {runner}"]))
 
 
-def once(what: str, found: Once) -> str:
+def once(what: str, found: Once, r: BenchReport) -> str:
     """Something that happens once a launch: the worst of all launches."""
-    return "" if found.worst is None else f"{what} {ms(found.worst, found.estimated)} ms"
+    return "" if found.worst is None else f"{what} {ms(found.worst, mark(r, found.estimated))} ms"
 
 
 def conditions(r: BenchReport) -> str:
     """What came before the latencies, and how many there are."""
     s = r.steadiness
-    warm = once("warm-up", s.warmup)
-    said = [once("load", r.load), once("first inference", r.first), warm and f"{warm} ({s.warmup_runs} inferences)"]
+    warm = once("warm-up", s.warmup, r)
+    said = [
+        once("load", r.load, r),
+        once("first inference", r.first, r),
+        warm and f"{warm} ({s.warmup_runs} inferences)",
+    ]
     launches, runs = len(r.latency.rounds), len(r.latency.samples)
     if r.latency.estimated and not any(said):
         return "nothing was run on that hardware: every time is an estimate"
@@ -65,10 +66,38 @@ def conditions(r: BenchReport) -> str:
     return ", ".join(filter(None, [*said, f"then {steady}: {runs:,} inferences in {launches} launches"]))
 
 
-def ranked(r: BenchReport) -> list[tuple[SegmentReport, int, OpReport]]:
-    """The profiled ops, the slowest first: of which segment, which of its functions."""
-    rows = [(s, i, op) for s in r.segments for i, op in enumerate(s.ops)]
-    return sorted(rows, key=lambda row: -row[2].ms)
+@dataclass(frozen=True)
+class Spent:
+    """Where time was spent: an operation, or a segment whose operations have no times of their own. index: its op's."""
+
+    segment: SegmentReport
+    index: int | None
+    kind: str
+    source: str
+    macs: int
+    ms: float
+    estimated: bool
+
+    @property
+    def whole(self) -> bool:
+        """A segment."""
+        return self.index is None
+
+    @property
+    def name(self) -> str:
+        """As budgets name it."""
+        return self.segment.name if self.whole else f"{self.segment.name}.op{self.index}"
+
+
+def ranked(r: BenchReport) -> list[Spent]:
+    """All that takes time, the slowest first: together it is the whole, on the Edge TPU and on the CPU."""
+    found = []
+    for s in r.segments:
+        est = s.latency.estimated
+        found += [Spent(s, i, op.kind or op.name, op.source, op.macs, op.ms, est) for i, op in enumerate(s.ops)]
+        if not s.ops and (summary := s.latency.summary()):
+            found.append(Spent(s, None, "whole segment", "", 0, summary.p50, est))
+    return sorted(found, key=lambda one: -one.ms)
 
 
 def memory_rows(r: BenchReport) -> Iterator[tuple[str, str, str]]:
@@ -94,3 +123,26 @@ def parts(s: SegmentReport) -> str:
     """Of what the cost model makes its time on the Edge TPU; empty where it has none."""
     said = ", ".join(f"{name} {EST}{value:.2f} ms" for name, value in s.parts.items() if value)
     return f"{plain(s.name)} by the cost model: {said}" if said else ""
+
+
+def latency_terms(r: BenchReport) -> list[str]:
+    """What must be explained of the latencies of the whole."""
+    return [*(["p50, p95"] if len(r.latency.samples) > 1 else []), *([r.mark.strip()] if r.estimated else [])]
+
+
+def segment_terms(r: BenchReport) -> list[str]:
+    """What must be explained of the segments' table."""
+    by = dict.fromkeys(s.backend for s in r.segments)
+    twin = "CPU, for Edge TPU"
+    named = [*by, *([twin] if any(place(s) == twin for s in r.segments) else []), "share"]
+    return [name for name in named if name in TERMS]
+
+
+def part_terms(r: BenchReport) -> list[str]:
+    """What must be explained of the cost model's parts."""
+    return list(dict.fromkeys(name for s in r.segments for name, value in s.parts.items() if value))
+
+
+def memory_terms(r: BenchReport) -> list[str]:
+    """What must be explained of the memory table."""
+    return ["planned", *(name for name in ("arena", "tensors") if name in r.memory.plan)]

@@ -1,58 +1,70 @@
-"""`edgec explain --html`: one page that opens from a disk, with the graph, the columns, the segments and the reasons.
+"""`edgec explain --html`: one page that opens from a disk: why not on the Edge TPU, the graph, columns, segments.
 
-The form is explain.html; what takes the place of its `<!--…-->` marks is escaped here, for names come from files.
+The form is explain.html.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
-from pathlib import Path
+from dataclasses import replace
+from typing import Any
 
-from edgec_partitioner.explain import ON_CHIP, Report, SegmentRow
+from edgec_partitioner.explain import Report, SegmentRow
 
 from edgec.report.explain.svg import graph_svg
 from edgec.report.explain.text import (
+    COLUMN_TERMS,
     PLACES,
+    SEGMENT_HEAD,
+    Reason,
     assumptions,
     brought,
     comparison_rows,
-    count,
+    in_words,
     notes,
-    percent,
     reasons,
-    size,
+    segment_cells,
+    segment_terms,
 )
-from edgec.report.page_parts import embedded, filled, graph_view, table
+from edgec.report.markup import rendered
+from edgec.report.terms import TERMS, explained
+from edgec.report.wording import count, percent, plain
 
-_FORM = Path(__file__).with_name("explain.html")
-_LEGEND = (
-    '<span class="badge edgetpu">Edge TPU</span><span class="badge cpu">CPU</span>'
-    '<span class="badge uncertain">uncertain</span><span class="badge rewritten">&#9679; rewritten</span>'
+_SHOWN = 3
+"""Reasons that stand open; the graph is to be on the first screen."""
+_BADGES = (
+    ("edgetpu", "Edge TPU", ""),
+    ("cpu", "CPU", ""),
+    ("uncertain", "uncertain", TERMS["uncertain"]),
+    ("rewritten", "● rewritten", TERMS["rewritten"]),
 )
 
 
 def page(r: Report) -> str:
     """The page as text."""
-    parts = {
-        "TITLE": escape(f"{r.model} for {r.target}"),
-        "SUMMARY": escape("; ".join(t for t in (_summary(r), assumptions(r)) if t)),
-        "NOTES": "".join(f"<li>{escape(' '.join(n.split()))}</li>" for n in notes(r)),
-        "COLUMNS": table(comparison_rows(r)),
-        "SEGMENTS": _segments(r.segments),
-        "PARTS": _parts(r.segments),
-        "REWRITES": _rewrites(r),
-        "REASONS": _reasons(r),
-        "SOURCE": _source(r),
-        "GRAPH": graph_view(
-            graph_svg(r) or "<p>There is no graph: edgec cannot compile this model yet.</p>",
-            "search: kind, name, rule, rewrite",
-            _LEGEND,
-            "to read where it runs and why.",
-        ),
-        "DATA": embedded(r.to_json()),
-    }
-    return filled(_FORM, parts)
+    return rendered(
+        "explain/explain.html",
+        title=plain(f"{r.model} for {r.target}"),
+        summary="; ".join(filter(None, [_summary(r), assumptions(r)])),
+        warning=plain(f"edgec cannot compile this model yet: {r.obstacle}") if r.obstacle else "",
+        link=r.link,
+        has_graph=bool(r.ops),
+        shown=_SHOWN,
+        terms=TERMS,
+        graph=graph_svg(r),
+        badges=_BADGES,
+        columns=comparison_rows(r),
+        column_terms=explained(COLUMN_TERMS),
+        notes=[plain(n) for n in notes(replace(r, obstacle=None))],
+        segments=[SEGMENT_HEAD, *map(segment_cells, r.segments)],
+        segment_places=[s.place for s in r.segments],
+        segment_terms=explained(segment_terms(r.segments)),
+        times=_times(r.segments),
+        rewrites=[(b.rewrite, str(b.times), str(b.tpu_ops), count(b.tpu_macs)) for b in brought(r)],
+        data=r.to_json(),
+        **_reasons(r),
+        **_source(r),
+    )
 
 
 def _summary(r: Report) -> str:
@@ -65,56 +77,44 @@ def _summary(r: Report) -> str:
     )
 
 
-def _segments(segments: Sequence[SegmentRow]) -> str:
-    rows = [("segment", "place", "ops", "MACs", "parameters", "of 8 MB", "bytes in", "bytes out", "estimated ms")]
-    for s in segments:
-        share = percent(s.parameter_bytes / ON_CHIP) if s.place == "edgetpu" else ""
-        sizes = (size(s.parameter_bytes), share, size(s.bytes_in), size(s.bytes_out))
-        rows.append((s.name, PLACES[s.place], str(s.ops), count(s.macs), *sizes, f"{s.est_ms:.2f}"))
-    return table(rows, 2, [s.place for s in segments])
-
-
-def _parts(segments: Sequence[SegmentRow]) -> str:
+def _times(segments: Sequence[SegmentRow]) -> list[tuple[str, ...]]:
+    """What the time on the Edge TPU is made of."""
     timed = [(s.name, s.est_parts) for s in segments if s.est_parts]
-    if not timed:
-        return ""
-    header = ("segment", *timed[0][1].parts())
     rows = [(name, *(f"{ms:.2f}" for ms in t.parts().values())) for name, t in timed]
-    return "<h3>Of the estimated ms on the Edge TPU</h3>" + table([header, *rows])
+    return [("segment", *timed[0][1].parts()), *rows] if timed else []
 
 
-def _rewrites(r: Report) -> str:
-    rows = [(b.rewrite, str(b.times), str(b.tpu_ops), count(b.tpu_macs)) for b in brought(r)]
-    return table([("rewrite", "times", "its ops on the Edge TPU", "their MACs"), *rows]) if rows else "<p>None.</p>"
+def _reasons(r: Report) -> dict[str, Any]:
+    """Those that something can be done about, and the others."""
+    found = reasons(r.ops)
+    idle = [_reason(why) for why in found if not why.fix]
+    kinds = ", ".join(dict.fromkeys(kind for why in found if not why.fix for kind in why.kinds.split(", ")))
+    return {"open": [_reason(why) for why in found if why.fix], "idle": idle, "idle_kinds": kinds}
 
 
-def _reasons(r: Report) -> str:
-    items = []
-    for why in reasons(r.ops):
-        macs = f", {count(why.macs)} MACs" if why.macs else ""
-        unsure = ' <span class="badge uncertain">uncertain</span>' if why.uncertain else ""
-        links = " ".join(f'<a href="#op{op.index}" data-op="{op.index}">{op.index}</a>' for op in why.ops[:40])
-        more = " …" if len(why.ops) > 40 else ""
-        fix = f"<dt>fix</dt><dd>{escape(why.fix)}</dd>" if why.fix else ""
-        items.append(
-            f"<article><h3>{len(why.ops)} × {escape(why.kinds)}{macs}{unsure}</h3><dl>"
-            f"<dt>rule</dt><dd>{escape(why.constraint)}</dd><dt>seen</dt><dd>{escape(why.seen)}</dd>"
-            f"{fix}<dt>ops</dt><dd>{links}{more}</dd></dl></article>"
-        )
-    none = "every op goes to the Edge TPU" if r.link and r.ops else "no op was refused"
-    return "".join(items) or f"<p>{none}</p>"
+def _reason(why: Reason) -> dict[str, Any]:
+    return {
+        "title": why.title("×"),
+        "uncertain": why.uncertain,
+        "constraint": plain(why.constraint),
+        "seen": plain(why.seen),
+        "fix": why.fix,
+        "ops": why.ops,
+        "count": len(why.ops),
+    }
 
 
-def _source(r: Report) -> str:
+def _source(r: Report) -> dict[str, Any]:
     """The operators of a TFLite file, as the stock compiler sees them."""
-    rows = [("", "operator", "verdict", "stock compiler", "edgec", "why")]
+    rows = []
     for s in r.source_ops:
         o = s.op
-        why = f"{o.rule}: {o.seen}" if o.rule else ""
-        why += f". Fix: {o.fix}" if o.fix else ""
+        why = f"{in_words(o.rule)}: {o.seen}" + (f". Fix: {o.fix}" if o.fix else "") if o.rule else ""
         stock = "Edge TPU" if o.stock == "mapped" else "CPU"
-        rows.append((str(o.index), o.opcode, PLACES[o.verdict], stock, PLACES[s.place], why))
-    found = table(rows, 6, [s.op.verdict for s in r.source_ops])
-    return (
-        f'<section id="source"><h2>Operators of the file</h2><div class="wide">{found}</div></section>' if found else ""
-    )
+        rows.append((str(o.index), plain(o.opcode), PLACES[o.verdict], stock, PLACES[s.place], plain(why)))
+    used = {cell for row in rows for cell in row}
+    return {
+        "source": rows,
+        "source_verdicts": [s.op.verdict for s in r.source_ops],
+        "source_terms": explained(name for name in ("uncertain", "folded away") if name in used),
+    }

@@ -1,7 +1,8 @@
-"""`edgec explain` for a terminal of 120 columns: summary, segments, rewrites and reasons, then each op."""
+"""`edgec explain` for a terminal of 120 columns: columns, reasons, segments and rewrites, then each op."""
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
@@ -10,26 +11,28 @@ from edgec_partitioner.comparison import Column
 from edgec_partitioner.explain import ON_CHIP, OpRow, Report, SegmentRow
 from edgec_partitioner.partition import WORTHWHILE
 
-_WIDTH = 120
+from edgec.report.tables import LONGEST, WIDTH, table
+from edgec.report.terms import legend
+from edgec.report.wording import count, percent, plain, shortened, size
+
+COLUMN_TERMS = ("MACs", "estimated", "uncertain")
+SEGMENT_HEAD = ("segment", "place", "ops", "MACs", "parameters", "of 8 MB", "in", "out", "estimated ms")
+_RULES = {WORTHWHILE: "not worth the transfers", "supported_op": "not an op of the Edge TPU"}
 PLACES = {"edgetpu": "Edge TPU", "cpu": "CPU", "uncertain": "uncertain", "mixed": "both", "none": "folded away"}
 
 
 def to_text(r: Report, each_op: bool = True) -> str:
     """The whole report; `each_op`: with a line for every operation at its end."""
     blocks = [
-        "\n".join(line for line in (assumptions(r), _head(r)) if line),
+        "\n".join(filter(None, [_hung("", assumptions(r)), _head(r)])),
         _columns_table(r),
+        _reasons(r.ops) if r.link is not None else "",
         _notes(r),
         _segment_table(r.segments),
-        _parts_table(r.segments),
         _rewrites(r),
+        _op_table(r.ops) if each_op else "",
     ]
-    if r.link is not None:
-        blocks.append(_reasons(r.ops))
-    if each_op:
-        blocks.append(_op_table(r.ops))
-    lines = "\n\n".join(b for b in blocks if b).splitlines()
-    return "\n".join(map(_cut, lines)) + "\n"
+    return "\n\n".join(b for b in blocks if b) + "\n"
 
 
 def assumptions(r: Report) -> str:
@@ -47,7 +50,7 @@ def assumptions(r: Report) -> str:
 
 def _head(r: Report) -> str:
     t = r.comparison.edgec
-    line = f"{r.model} for {r.target}: {t.ops} ops, {count(t.macs)} MACs"
+    line = f"{plain(r.model)} for {r.target}: {t.ops} ops, {count(t.macs)} MACs"
     if r.link is None:
         return f"{line}\nno Edge TPU in this target: everything is compiled to C, an estimated {t.est_ms:.2f} ms"
     return (
@@ -57,7 +60,8 @@ def _head(r: Report) -> str:
 
 
 def _columns_table(r: Report) -> str:
-    return columns(comparison_rows(r), left=1)
+    rows = comparison_rows(r)
+    return f"{table(rows[0], rows[1:], 'l' + 'r' * (len(rows[0]) - 1))}\n{legend(COLUMN_TERMS)}" if rows else ""
 
 
 def comparison_rows(r: Report) -> list[tuple[str, ...]]:
@@ -97,7 +101,7 @@ def _gains(r: Report) -> dict[str, str]:
 
 
 def _notes(r: Report) -> str:
-    return "\n".join(f"note: {text}" for text in notes(r))
+    return "\n".join(textwrap.fill(f"note: {plain(text)}", WIDTH, subsequent_indent="      ") for text in notes(r))
 
 
 def notes(r: Report) -> Iterator[str]:
@@ -105,7 +109,7 @@ def notes(r: Report) -> Iterator[str]:
     if r.obstacle:
         yield f"edgec cannot compile this model yet: {r.obstacle}"
     for remark in r.remarks:
-        yield "\n      ".join(wrap(remark, _WIDTH - 6, break_long_words=False, break_on_hyphens=False))
+        yield "\n      ".join(wrap(remark, WIDTH - 6, break_long_words=False, break_on_hyphens=False))
     if r.assumed_quantization:
         yield "no calibration data was given: int8 scales are made up, which hardly changes what maps"
     if r.bound_ms is not None:
@@ -116,8 +120,8 @@ def notes(r: Report) -> Iterator[str]:
     yield "stock compiler: what edgetpu_compiler would map of that file, by emulation of its rules"
     if stock.basis != "file":
         yield (
-            "that file has int8 inputs and outputs, channels last: what converts them is not among its ops, but\n"
-            "      conversion from and to float is in the estimated ms; scales are assumed, uncertain ops taken to map"
+            "that file has int8 inputs and outputs, channels last: what converts them is not among its ops, but "
+            "conversion from and to float is in the estimated ms; scales are assumed, uncertain ops taken to map"
         )
     if stock.every_set.tpu_segments > stock.column.tpu_segments:
         yield f"stock compiler with its option -a: {_every_set(stock.every_set)}"
@@ -141,16 +145,21 @@ def _every_set(c: Column) -> str:
 
 
 def _segment_table(segments: Sequence[SegmentRow]) -> str:
-    header = ("segment", "place", "ops", "MACs", "parameters", "of 8 MB", "in", "out", "estimated")
-    rows = [
-        (
-            s.name, PLACES[s.place], str(s.ops), count(s.macs), size(s.parameter_bytes),
-            percent(s.parameter_bytes / ON_CHIP) if s.place == "edgetpu" else "",
-            size(s.bytes_in), size(s.bytes_out), f"{s.est_ms:.2f} ms",
-        )
-        for s in segments
-    ]  # fmt: skip
-    return columns([header, *rows], left=2)
+    found = table(SEGMENT_HEAD, [segment_cells(s) for s in segments], "llrrrrrrr")
+    return "\n\n".join(filter(None, [found, _parts_table(segments), legend(segment_terms(segments))]))
+
+
+def segment_cells(s: SegmentRow) -> tuple[str, ...]:
+    """Below SEGMENT_HEAD."""
+    share = percent(s.parameter_bytes / ON_CHIP) if s.place == "edgetpu" else ""
+    sizes = (size(s.parameter_bytes), share, size(s.bytes_in), size(s.bytes_out))
+    return (s.name, PLACES[s.place], str(s.ops), count(s.macs), *sizes, f"{s.est_ms:.2f}")
+
+
+def segment_terms(segments: Sequence[SegmentRow]) -> list[str]:
+    """What must be explained of their tables."""
+    parts = next((list(s.est_parts.parts()) for s in segments if s.est_parts), [])
+    return ["segment", "parameters", *(["of 8 MB", *parts] if parts else [])] if segments else []
 
 
 def _parts_table(segments: Sequence[SegmentRow]) -> str:
@@ -160,7 +169,7 @@ def _parts_table(segments: Sequence[SegmentRow]) -> str:
         return ""
     header = ("estimated ms", *timed[0][1].parts(), "together")
     rows = [(s.name, *(f"{ms:.2f}" for ms in t.parts().values()), f"{t.ms:.2f}") for s, t in timed]
-    return columns([header, *rows], left=1)
+    return table(header, rows, "l" + "r" * (len(header) - 1))
 
 
 @dataclass(frozen=True)
@@ -187,14 +196,13 @@ def brought(r: Report) -> list[Brought]:
 
 def _rewrites(r: Report) -> str:
     rows = [(b.rewrite, str(b.times), str(b.tpu_ops), count(b.tpu_macs)) for b in brought(r)]
-    return columns([("rewrite", "times", "its ops on the Edge TPU", "MACs"), *rows], left=1) if rows else ""
+    return table(("rewrite", "times", "its ops on the Edge TPU", "MACs"), rows, "lrrr")
 
 
 def _op_table(ops: Iterable[OpRow]) -> str:
     """A line for each op: what it is, where it goes, and the rule that keeps it from the Edge TPU, or its rewrite."""
-    rows = [("op", "kind", "place", "segment", "output", "why")]
-    rows += [(str(r.index), r.kind, PLACES[_shown(r)], r.segment, r.output, _why(r)) for r in ops]
-    return columns(rows, left=6)
+    rows = [(str(r.index), r.kind, PLACES[_shown(r)], r.segment, r.output, _why(r)) for r in ops]
+    return table(("op", "kind", "place", "segment", "output", "why"), rows, "llllll")
 
 
 def _shown(r: OpRow) -> str:
@@ -203,8 +211,13 @@ def _shown(r: OpRow) -> str:
 
 def _why(r: OpRow) -> str:
     if r.refusals:
-        return f"{r.refusals[0].rule}: {r.refusals[0].seen}"
+        return f"{in_words(r.refusals[0].rule)}: {r.refusals[0].seen}"
     return f"rewritten: {', '.join(r.rewrites)}" if r.rewrites else ""
+
+
+def in_words(rule: str) -> str:
+    """A support rule's name, for people; the name itself is in the JSON."""
+    return _RULES.get(rule) or rule.replace("_", " ")
 
 
 @dataclass(frozen=True)
@@ -223,74 +236,59 @@ class Reason:
         """Multiply-accumulates that stay on the CPU for it."""
         return sum(op.macs for op in self.ops)
 
+    @property
+    def cpu_ms(self) -> float:
+        """Estimated time on the CPU of what stays there for it."""
+        return sum(op.cpu_ms for op in self.ops)
+
+    def title(self, times: str) -> str:
+        """How much of what. times: the sign."""
+        macs = f"{count(self.macs)} MACs, " if self.macs else ""
+        return f"{len(self.ops)} {times} {self.kinds}: {macs}an estimated {self.cpu_ms:.2f} ms on the CPU"
+
 
 def reasons(ops: Iterable[OpRow]) -> list[Reason]:
-    """Why what is on the CPU is there, most MACs first."""
+    """Why what is on the CPU is there, most MACs first, then most time."""
     groups: dict[tuple[str, str], list[OpRow]] = {}
     for r in ops:
         if r.refusals:
             why = r.refusals[0]
             groups.setdefault((why.rule, why.seen if why.rule == WORTHWHILE else r.kind), []).append(r)
-    ordered = sorted(groups.items(), key=lambda g: (-sum(r.macs for r in g[1]), -len(g[1]), g[0]))
+    ordered = sorted(groups.items(), key=lambda g: (-sum(r.macs for r in g[1]), -sum(r.cpu_ms for r in g[1]), g[0]))
     return [_reason(rows) for _, rows in ordered]
 
 
 def _reason(rows: Sequence[OpRow]) -> Reason:
     first, why = rows[0], rows[0].refusals[0]
     more = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
-    seen = f"{why.seen} (op {first.index}, {first.source or first.name}{more})"
+    seen = shortened(plain(f"{why.seen} (op {first.index}, {first.source or first.name}{more})"), LONGEST)
     kinds = ", ".join(dict.fromkeys(r.kind for r in rows))
     return Reason(kinds, why.uncertain, " ".join(why.constraint.split()), seen, why.fix, tuple(rows))
 
 
 def _reasons(ops: Iterable[OpRow]) -> str:
+    """Those that something can be done about in full; of the others a line for each rule."""
     found = reasons(ops)
     if not found:
         return "every op goes to the Edge TPU"
-    lines = ["on the CPU, and why:"]
+    lines = ["why not on the Edge TPU:"]
     for r in found:
-        unsure = "  (uncertain: --optimistic tries)" if r.uncertain else ""
-        macs = f", {count(r.macs)} MACs" if r.macs else ""
-        lines.append(f"  {len(r.ops)} x {r.kinds}{macs}{unsure}")
-        lines += [f"      rule: {r.constraint}", f"      seen: {r.seen}"]
-        lines += [f"      fix:  {r.fix}"] if r.fix else []
+        if r.fix:
+            unsure = "  (uncertain: --optimistic tries)" if r.uncertain else ""
+            lines.append(f"  {r.title('x')}{unsure}")
+            told = (("rule", r.constraint), ("seen", r.seen), ("fix", r.fix))
+            lines += [_hung(f"      {name + ':':<5} ", plain(text)) for name, text in told]
+    idle: dict[str, list[Reason]] = {}
+    for r in found:
+        if not r.fix:
+            idle.setdefault(r.constraint, []).append(r)
+    for rule, group in idle.items():
+        kinds = dict.fromkeys(kind for r in group for kind in r.kinds.split(", "))
+        times = sum(len(r.ops) for r in group)
+        lines.append(_hung("  no fix needed: ", plain(f"{times} x {', '.join(kinds)}: {rule}")))
     return "\n".join(lines)
 
 
-def columns(rows: Sequence[Sequence[str]], left: int) -> str:
-    """Aligned columns: the first `left` to the left, the rest to the right."""
-    if not rows:
-        return ""
-    widths = [max(len(r[i]) for r in rows) for i in range(len(rows[0]))]
-    return "\n".join(
-        "  ".join(
-            c.ljust(w) if i < left else c.rjust(w) for i, (c, w) in enumerate(zip(r, widths, strict=True))
-        ).rstrip()
-        for r in rows
-    )
-
-
-def _cut(line: str) -> str:
-    return line if len(line) <= _WIDTH else line[: _WIDTH - 1] + "…"
-
-
-def count(n: float) -> str:
-    """A large number in three or four digits."""
-    for unit, one in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
-        if n >= one:
-            return f"{n / one:.1f} {unit}"
-    return str(n)
-
-
-def size(n: int) -> str:
-    """A number of bytes."""
-    return f"{n / 1e6:.2f} MB" if n >= 1e6 else f"{n / 1e3:.1f} kB" if n >= 1e3 else f"{n} B"
-
-
-def percent(share: float) -> str:
-    """Whole percents, but neither 0 nor 100 for what is only nearly so."""
-    if share in (0.0, 1.0) or share > 1:
-        return f"{share:.0%}"
-    if share >= 0.99:
-        return f"{min(share, 0.9999):.2%}"
-    return "<1%" if share < 0.01 else f"{share:.0%}"
+def _hung(start: str, text: str) -> str:
+    margin = " " * len(start)
+    return textwrap.fill(text, WIDTH, initial_indent=start, subsequent_indent=margin, break_on_hyphens=False)

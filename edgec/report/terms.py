@@ -1,0 +1,46 @@
+"""What the terms of the reports mean, said once; a report explains those that it uses where they stand."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Mapping
+
+TERMS: Mapping[str, str] = {
+    "MACs": "multiply-accumulates, the work of convolutions and matrix products",
+    "uncertain": "public logs do not tell whether the Edge TPU takes it, so it stays on the CPU without --optimistic",
+    "estimated": "by models of the Edge TPU, its link and the CPU, nothing was run",
+    "segment": "operations that run together in one place, between segments tensors cross the link",
+    "rewritten": "edgec put it into a form that the Edge TPU takes, with the same result",
+    "folded away": "computed by the compiler, or part of another operation",
+    "parameters": "weights and biases",
+    "of 8 MB": "of the Edge TPU's on-chip memory for parameters",
+    "invoke": "the fixed cost of a call",
+    "input": "tensors sent to the Edge TPU",
+    "output": "tensors read back",
+    "code": "instructions sent to the Edge TPU",
+    "compute": "its own work",
+    "streamed": "parameters that do not fit on the chip, sent with every inference",
+    "arena": "scratch memory of a segment, for tensors between its operations",
+    "above bound": "how much larger the arena is than all tensors that are alive at once, which no plan can go below",
+    "p50, p95": "half, and 95 %, of the inferences took no longer",
+    "share": "of the median latency",
+    "est.": "estimated by models of the board's parts, nothing was run on that hardware",
+    "emulator's": "by the clock of an emulated machine, nothing follows from it for a board",
+    "cost model": "the estimate of a segment on the Edge TPU, fitted to published times",
+    "delegate": "run by a real Edge TPU",
+    "c": "the generated C",
+    "CPU, for Edge TPU": "a segment meant for the Edge TPU, run as C, with the same results",
+    "planned": "what the compiler counted on",
+    "tensors": "what crosses from segment to segment",
+}
+
+
+def legend(names: Iterable[str], width: int = 120) -> str:
+    """A paragraph for a terminal, at most `width` wide; "" for no names."""
+    said = "; ".join(f"{name} = {TERMS[name]}" for name in names)
+    return textwrap.fill(f"({said})", width, subsequent_indent=" ", break_on_hyphens=False) if said else ""
+
+
+def explained(names: Iterable[str]) -> list[tuple[str, str]]:
+    """For a page: each term and what it means."""
+    return [(name, TERMS[name]) for name in names]
