@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
+from edgec_devices.decoding import from_json
 from edgec_devices.estimating import COST_MODEL
 from edgec_devices.measurement import Launch, Measurement, OpProfile
 from edgec_devices.throttling import judge
@@ -18,20 +18,24 @@ from edgec_runtime import Bundle, SegmentInfo
 from edgec.benching.memory import memory
 from edgec.benching.result import EMULATOR, BenchReport, DeviceReport, Once, OpReport, SegmentReport, Series, Steadiness
 from edgec.benching.steady import steady_from
-from edgec.emit.graph_file import GRAPH_FILE
+from edgec.emit.graph_file import GRAPH_FILE, GraphFile
+from edgec.errors import InputError
 from edgec.version import VERSION
 
 BUSY = 0.02
 """Share of the time that others may have the processor without a word."""
-_NO_GRAPH: Mapping[str, Any] = {"ops": [], "segments": []}
 
 
-def read_graph(bundle: Bundle) -> Mapping[str, Any]:
-    """Its report/graph.json; an empty one for a bundle of before there was one."""
+def read_graph(bundle: Bundle) -> GraphFile:
+    """Its report/graph.json; an empty one for a bundle of before there was one. Raises InputError for a damaged one."""
     if GRAPH_FILE not in bundle.manifest.files:
-        return _NO_GRAPH
-    found: Mapping[str, Any] = json.loads(bundle.read(GRAPH_FILE))
-    return found
+        return GraphFile()
+    hint = "compile the model again"
+    graph = from_json(bundle.read(GRAPH_FILE), GraphFile, GRAPH_FILE, str(bundle.path), hint)
+    for i, op in enumerate(graph.ops):
+        if op.index != i or not all(0 <= r < i for r in op.reads):
+            raise InputError(f"{GRAPH_FILE} is damaged: op {i} stands before what it reads", str(bundle.path), hint)
+    return graph
 
 
 def build_report(bundle: Bundle, m: Measurement, settings: Mapping[str, Any]) -> BenchReport:
@@ -57,7 +61,7 @@ def build_report(bundle: Bundle, m: Measurement, settings: Mapping[str, Any]) ->
 # ---- measured
 
 
-def _measured(bundle: Bundle, m: Measurement, graph: Mapping[str, Any]) -> dict[str, Any]:
+def _measured(bundle: Bundle, m: Measurement, graph: GraphFile) -> dict[str, Any]:
     how, estimated = ("measured", False) if not m.device.emulated else (EMULATOR, True)
     starts = [steady_part(one) for one in m.timed]
     cut, unsteady = [one for one, _ in starts], sum(not reached for _, reached in starts)
@@ -129,7 +133,7 @@ def _measured_notes(bundle: Bundle, m: Measurement, unsteady: int) -> list[str]:
 # ---- estimated
 
 
-def _estimated(bundle: Bundle, m: Measurement, graph: Mapping[str, Any]) -> dict[str, Any]:
+def _estimated(bundle: Bundle, m: Measurement, graph: GraphFile) -> dict[str, Any]:
     segments = tuple(
         SegmentReport(
             name=s.name,
@@ -160,23 +164,21 @@ def _estimated(bundle: Bundle, m: Measurement, graph: Mapping[str, Any]) -> dict
 # ---- both
 
 
-def _parts(graph: Mapping[str, Any], s: SegmentInfo) -> Mapping[str, float]:
-    return next((g["est_parts"] for g in graph["segments"] if g["name"] == s.name), {})
+def _parts(graph: GraphFile, s: SegmentInfo) -> Mapping[str, float]:
+    return graph.segment(s.name).est_parts
 
 
-def _profiled(
-    graph: Mapping[str, Any], s: SegmentInfo, launches: Sequence[Sequence[Sequence[int]]]
-) -> tuple[OpReport, ...]:
+def _profiled(graph: GraphFile, s: SegmentInfo, launches: Sequence[Sequence[Sequence[int]]]) -> tuple[OpReport, ...]:
     """launches: of each, of each op of the segment, ns by profiled inference."""
     series = [[ns for launch in launches for ns in launch[call]] for call in range(min(map(len, launches), default=0))]
     return tuple(_op(graph, s, call, statistics.median(ns) / 1e6) for call, ns in enumerate(series) if ns)
 
 
-def _op(graph: Mapping[str, Any], s: SegmentInfo, call: int, ms: float) -> OpReport:
+def _op(graph: GraphFile, s: SegmentInfo, call: int, ms: float) -> OpReport:
     """What the graph says of a segment's function, by its position."""
-    names = next((g["functions"] for g in graph["segments"] if g["name"] == s.name), ())
+    names = graph.segment(s.name).functions
     name = names[call] if call < len(names) else f"op{call}"
-    for row in graph["ops"]:
-        if (row["segment"], row["call"]) == (s.name, call):
-            return OpReport(name, row["kind"], row["source"], row["type"], row["macs"], ms)
+    for row in graph.ops:
+        if (row.segment, row.call) == (s.name, call):
+            return OpReport(name, row.kind, row.source, row.type, row.macs, ms)
     return OpReport(name, "", "", "", 0, ms)

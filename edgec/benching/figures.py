@@ -100,7 +100,7 @@ def parse_budgets(texts: Iterable[str], bundle: Bundle, where: str = "--budget")
     Each text may hold several, separated by commas. where: states them, for messages. Raises InputError for any other
     figure, unit or form.
     """
-    ops = {s["name"]: len(s["functions"]) for s in read_graph(bundle)["segments"]}
+    ops = {s.name: len(s.functions) for s in read_graph(bundle).segments}
     shape = [(s.name, ops.get(s.name, 0)) for s in bundle.manifest.segments]
     known = {name: Kind(q.unit, q.part, share=name in _SHARES) for name, q in _quantities(shape).items()}
     listed = [*_WHOLE, *(_span(name, n) for name, n in shape)]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from edgec_runtime import Bundle
 from elftools.common.exceptions import ELFError
@@ -12,10 +11,11 @@ from elftools.elf.constants import SH_FLAGS
 from elftools.elf.elffile import ELFFile
 
 from edgec.benching.result import Memory
+from edgec.emit.graph_file import GraphFile
 
 
 def memory(
-    bundle: Bundle, file: str | None, target: str, graph: Mapping[str, Any], rss: Sequence[int], estimated: bool
+    bundle: Bundle, file: str | None, target: str, graph: GraphFile, rss: Sequence[int], estimated: bool
 ) -> Memory:
     """file: the bundle's program or library that ran, for `target`. graph: its report/graph.json. rss: of each launch.
 
@@ -27,7 +27,7 @@ def memory(
     plan = {
         "arena": max((s.arena for s in m.segments), default=0),
         "tensors": sum(t.nbytes for t in m.tensors.values()),
-        "constants": sum(s["constants"] for s in graph["segments"]),
+        "constants": sum(s.constants for s in graph.segments),
     }
     if estimated:
         # Pages of .bss that nobody touches do not count: the sample store of main.c is nearly all of it.

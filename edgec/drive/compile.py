@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from edgec_devices.boards import Board
 from edgec_partitioner.segments import Segment
-from edgec_runtime import Bundle, write_bundle
+from edgec_runtime import Bundle, Contents, write_bundle
 from edgec_runtime.bundle import WEIGHTS_FILE
 
+from edgec.drive.contents import contents_of, names
 from edgec.drive.edgetpu_loop import Outcome, ask, told
 from edgec.drive.job import Job
 from edgec.drive.lower import Dump, Lowered, Options, lower
@@ -21,11 +21,11 @@ from edgec.drive.native import native_compiler
 from edgec.drive.verify import verify_bundle
 from edgec.emit.c import CSRC, CSource, segment_source
 from edgec.emit.graph_file import GRAPH_FILE, graph_file
-from edgec.emit.program import DESCR, SegmentEntry, model_source
+from edgec.emit.program import SegmentEntry, model_source
 from edgec.emit.tflite import write_tflite
 from edgec.emit.weights import Weights, join_weights
 from edgec.errors import EdgecError, InputError
-from edgec.ir import Graph, Quant, TensorType, print_graph
+from edgec.ir import Graph, TensorType, print_graph
 from edgec.quantize.verification import Verification
 from edgec.report.summary import Made, summary
 from edgec.steps import Progress, Step, Steps
@@ -35,7 +35,6 @@ from edgec.toolchain.edgetpu import PROGRAM
 from edgec.toolchain.edgetpu.handoff import HandOff
 from edgec.toolchain.edgetpu.runners import Runner
 from edgec.toolchain.edgetpu.where import runner_for
-from edgec.version import VERSION
 
 
 @dataclass(frozen=True)
@@ -125,7 +124,7 @@ def _build(job: Job, lowered: Lowered, asked: Outcome | None, labels: Sequence[s
     tensors = _crossing(lowered)
     weights = join_weights(sources.values())
     entries = [_entry(s, sources[s.name], weights) for s in segments]
-    ends = _names(lowered.graph.inputs), _names(lowered.graph.outputs)
+    ends = names(lowered.graph.inputs), names(lowered.graph.outputs)
     model_c = model_source(lowered.graph.name, tensors, entries, *ends, weights.data)
     texts = {f"{name}.c": source.text for name, source in sources.items()} | {"model.c": model_c}
     compilers = compilers_for(lowered.target.board, job.cc)
@@ -133,15 +132,15 @@ def _build(job: Job, lowered: Lowered, asked: Outcome | None, labels: Sequence[s
     say("pack")
     files = _files(texts, tflites, asked, binaries)
     files |= {WEIGHTS_FILE: weights.data} if weights.data else {}
-    files[GRAPH_FILE] = graph_file(lowered.partition, sources)
+    files[GRAPH_FILE] = graph_file(lowered.partition, sources).to_json()
     toolchain = {target: compiler.version() for target, compiler in compilers.items()}
     if asked is not None and asked.version is not None:
         toolchain[PROGRAM] = asked.version
-    manifest = _manifest(lowered, sources, weights, tensors, files, labels, toolchain)
+    contents = contents_of(lowered, sources, weights, tensors, files, labels, toolchain)
     say("verify")
-    checked = _verify(manifest, files, lowered, job.options.min_cosine if lowered.quantized else None, say)
+    checked = _verify(contents, files, lowered, job.options.min_cosine if lowered.quantized else None, say)
     say("pack")
-    write_bundle(job.output, {**manifest, "verification": checked.to_json()}, files)
+    write_bundle(job.output, replace(contents, verification=checked.to_json()), files)
     say("")
     return Compiled(job.output, lowered, sources, checked, asked, say.done())
 
@@ -162,13 +161,9 @@ def _crossing(lowered: Lowered) -> dict[str, TensorType]:
     return {v.name: v.type for g in graphs for v in (*g.inputs, *g.outputs)}
 
 
-def _names(values: Sequence[Any]) -> tuple[str, ...]:
-    return tuple(v.name for v in values)
-
-
 def _entry(s: Segment, source: CSource, weights: Weights) -> SegmentEntry:
-    names = _names(s.graph.inputs), _names(s.graph.outputs)
-    return SegmentEntry(s.name, s.place, *names, source.plan.size, len(source.functions), weights.parts[s.name][0])
+    ends = names(s.graph.inputs), names(s.graph.outputs)
+    return SegmentEntry(s.name, s.place, *ends, source.plan.size, len(source.functions), weights.parts[s.name][0])
 
 
 def _files(
@@ -191,64 +186,13 @@ def _files(
     return files
 
 
-def _manifest(
-    lowered: Lowered,
-    sources: Mapping[str, CSource],
-    weights: Weights,
-    tensors: Mapping[str, TensorType],
-    files: Mapping[str, bytes],
-    labels: Sequence[str] | None,
-    toolchain: Mapping[str, str],
-) -> dict[str, Any]:
-    targets = sorted(name.split("/")[1] for name in files if name.startswith("lib/"))
-    return {
-        "edgec": VERSION,
-        "name": lowered.graph.name,
-        "target": lowered.target.name,
-        "board": lowered.target.board.name,
-        "inputs": list(_names(lowered.graph.inputs)),
-        "outputs": list(_names(lowered.graph.outputs)),
-        "tensors": {
-            n: {"shape": list(t.shape), "dtype": DESCR[t.dtype], "quant": _quant(t.quant)} for n, t in tensors.items()
-        },
-        "segments": [_segment(s, sources[s.name], weights.parts[s.name], files) for s in lowered.partition.segments],
-        "libraries": {t: f"lib/{t}/libmodel.so" for t in targets},
-        "programs": {t: f"bin/{t}/main" for t in targets},
-        "weights": dict.fromkeys(targets, WEIGHTS_FILE) if WEIGHTS_FILE in files else {},
-        "labels": list(labels) if labels is not None else None,
-        "preprocess": {name: p.to_json() for name, p in lowered.preprocess.items()},
-        "toolchain": toolchain,
-    }
-
-
-def _segment(s: Segment, source: CSource, weights: tuple[int, int], files: Mapping[str, bytes]) -> dict[str, Any]:
-    row = {
-        "name": s.name,
-        "place": s.place,
-        "inputs": list(_names(s.graph.inputs)),
-        "outputs": list(_names(s.graph.outputs)),
-        "arena": source.plan.size,
-        "weights": list(weights),
-        "macs": s.macs,
-    }
-    if s.place == "edgetpu":
-        compiled = f"segments/{s.name}_edgetpu.tflite"
-        row |= {"tflite": f"segments/{s.name}.tflite", "est_ms": s.est.ms if s.est else None}
-        row |= {"edgetpu": compiled} if compiled in files else {}
-    return row
-
-
-def _quant(q: Quant | None) -> dict[str, Any] | None:
-    return None if q is None else {"scale": list(q.scale), "zero_point": list(q.zero_point), "axis": q.axis}
-
-
 def _verify(
-    manifest: Mapping[str, Any], files: Mapping[str, bytes], lowered: Lowered, min_cosine: float | None, say: Progress
+    contents: Contents, files: Mapping[str, bytes], lowered: Lowered, min_cosine: float | None, say: Progress
 ) -> Verification:
     """Run a bundle written aside on the samples. Raises EdgecError when something does not agree."""
     with tempfile.TemporaryDirectory(prefix="edgec-verify-") as tmp:
         aside = Path(tmp) / "model.edgec"
-        write_bundle(aside, manifest, files)
+        write_bundle(aside, contents, files)
         with Bundle.open(aside) as bundle:
             checked = verify_bundle(bundle, lowered, min_cosine, say)
     if not checked.ok:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any
+from dataclasses import asdict, dataclass
 
 from edgec_partitioner.partition import Partition
 
@@ -13,21 +13,60 @@ from edgec.emit.c import CSource
 GRAPH_FILE = "report/graph.json"
 
 
-def graph_file(parts: Partition, sources: Mapping[str, CSource]) -> bytes:
-    """{"ops": […], "segments": […]}, docs/bundle.md says of which form. sources: by segment name."""
+@dataclass(frozen=True)
+class GraphOp:
+    """One operation, in order of execution. source: the node of the model. call: which function of its segment's C it
+    is; None where it needs none. reads: the indices of those whose outputs it takes.
+    """
+
+    index: int
+    kind: str
+    source: str
+    output: str
+    type: str
+    macs: int
+    segment: str
+    place: str
+    call: int | None
+    reads: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class GraphSegment:
+    """constants: bytes. functions: of its C, in order of calls. est_parts: ms of the cost model, if on the Edge TPU."""
+
+    name: str
+    constants: int
+    functions: tuple[str, ...]
+    est_parts: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class GraphFile:
+    """The file, for who writes it and who reads it."""
+
+    ops: tuple[GraphOp, ...] = ()
+    segments: tuple[GraphSegment, ...] = ()
+
+    def segment(self, name: str) -> GraphSegment:
+        """An empty one for a name that it does not have."""
+        return next((s for s in self.segments if s.name == name), GraphSegment(name, 0, (), {}))
+
+    def to_json(self) -> bytes:
+        """As the bundle has it."""
+        return (json.dumps(asdict(self), indent=0) + "\n").encode()
+
+
+def graph_file(parts: Partition, sources: Mapping[str, CSource]) -> GraphFile:
+    """Of a partitioned model. sources: by segment name."""
     segments = [
-        {
-            "name": s.name,
-            "constants": sources[s.name].constants,
-            "functions": list(sources[s.name].functions),
-            "est_parts": s.est.parts() if s.est else {},
-        }
+        GraphSegment(s.name, sources[s.name].constants, sources[s.name].functions, s.est.parts() if s.est else {})
         for s in parts.segments
     ]
-    return (json.dumps({"ops": list(_ops(parts, sources)), "segments": segments}, indent=0) + "\n").encode()
+    return GraphFile(tuple(_ops(parts, sources)), tuple(segments))
 
 
-def _ops(parts: Partition, sources: Mapping[str, CSource]) -> Iterator[dict[str, Any]]:
+def _ops(parts: Partition, sources: Mapping[str, CSource]) -> Iterator[GraphOp]:
     """In order of execution. A region's ops stand in the order of its segment's."""
     pairs = zip(parts.regions, parts.segments, strict=True)
     rows = [
@@ -37,15 +76,15 @@ def _ops(parts: Partition, sources: Mapping[str, CSource]) -> Iterator[dict[str,
     ]
     writer = {v: i for i, (op, _, _) in enumerate(rows) for v in op.outputs}
     for i, (op, segment, call) in enumerate(rows):
-        yield {
-            "index": i,
-            "kind": op.kind,
-            "source": op.source,
-            "output": op.output.name,
-            "type": str(op.output.type),
-            "macs": op.spec.macs(op),
-            "segment": segment.name,
-            "place": segment.place,
-            "call": call,
-            "reads": sorted({writer[v] for v in op.inputs if v in writer}),
-        }
+        yield GraphOp(
+            index=i,
+            kind=op.kind,
+            source=op.source,
+            output=op.output.name,
+            type=str(op.output.type),
+            macs=op.spec.macs(op),
+            segment=segment.name,
+            place=segment.place,
+            call=call,
+            reads=tuple(sorted({writer[v] for v in op.inputs if v in writer})),
+        )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from .bundle import Bundle, write_bundle
 from .errors import BundleError, DeviceError, EdgecError, InputError, ToolError, UnsupportedError
 from .inputs import noise_inputs
-from .manifest import Manifest, Quant, SegmentInfo, TensorInfo
+from .manifest import Contents, Manifest, Quant, SegmentInfo, TensorInfo
 from .photo import Placement, prepare, read_photo
 from .preprocess import Preprocess
 from .session import SegmentTime, Session
@@ -20,6 +20,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Bundle",
     "BundleError",
+    "Contents",
     "DeviceError",
     "EdgecError",
     "InputError",

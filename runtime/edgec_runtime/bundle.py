@@ -24,7 +24,7 @@ from .device_end.slots import MAX_BUNDLE_BYTES, MAX_FILES, MAX_MANIFEST_BYTES, s
 from .device_end.slots import WEIGHTS_FILE as WEIGHTS_FILE
 from .device_end.trust import MAX_SIGNATURE_BYTES, SIGNATURE, parse_signature
 from .errors import BundleError
-from .manifest import SCHEMA, Manifest, check_manifest, parse_manifest
+from .manifest import SCHEMA, Contents, Manifest, check_manifest, parse_manifest
 
 MANIFEST = "manifest.json"
 CODE = ("bin/", "lib/")  # folders of what is executed
@@ -39,14 +39,15 @@ PathLike = Union[str, "os.PathLike[str]"]
 # ---- writing -----------------------------------------------------------------------------------------------------
 
 
-def write_bundle(path: PathLike, manifest: Mapping[str, Any], files: Mapping[str, bytes]) -> Manifest:
+def write_bundle(path: PathLike, contents: Union[Contents, Mapping[str, Any]], files: Mapping[str, bytes]) -> Manifest:
     """Writes a bundle and returns its checked manifest.
 
-    manifest: everything but "schema" and "files", which are filled in.  files: contents by path in the bundle.
+    contents: the manifest without "schema" and "files", which are filled in; also as JSON's own types.  files: by path
+    in the bundle.
     The file appears whole or not at all: it is written aside and renamed.  Raises BundleError for a manifest or a name
     that a reader would refuse, OSError when the disk does.
     """
-    full = dict(manifest)
+    full = contents.to_json() if isinstance(contents, Contents) else dict(contents)
     full["schema"] = SCHEMA
     full["files"] = {n: {"sha256": hashlib.sha256(files[n]).hexdigest(), "bytes": len(files[n])} for n in sorted(files)}
     _check_names([MANIFEST, SIGNATURE, *files])

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from types import MappingProxyType
 from typing import Any, Dict, List, Mapping, NoReturn, Optional, Set, Tuple, Type, TypeVar
 
@@ -94,13 +94,13 @@ class FileInfo:
 
 
 @dataclass(frozen=True)
-class Manifest:
-    """A checked manifest: every name it mentions exists, and the segments are in a possible order.
+class Contents:
+    """What a compile says of a bundle: its manifest without what `write_bundle` adds.
 
-    preprocess: for the inputs that are images, by name, how a photo becomes one.
+    preprocess: for the inputs that are images, by name, how a photo becomes one.  libraries, programs, weights: a path
+    in the bundle for each target.
     """
 
-    schema: int
     edgec: str
     name: str
     target: str
@@ -112,11 +112,31 @@ class Manifest:
     libraries: Mapping[str, str]
     programs: Mapping[str, str]
     weights: Mapping[str, str]
-    files: Mapping[str, FileInfo]
     labels: Optional[Tuple[str, ...]]
     preprocess: Mapping[str, Preprocess]
     toolchain: Mapping[str, Any]
     verification: Mapping[str, Any]
+
+    def to_json(self) -> Dict[str, Any]:
+        """As the bundle has it, without "schema" and "files"."""
+        plain = {f.name: getattr(self, f.name) for f in fields(Contents)}
+        plain["tensors"] = {name: _without(asdict(info), "name") for name, info in self.tensors.items()}
+        plain["segments"] = [_without(asdict(s)) for s in self.segments]
+        plain["preprocess"] = {name: p.to_json() for name, p in self.preprocess.items()}
+        return plain
+
+
+def _without(row: Dict[str, Any], *names: str) -> Dict[str, Any]:
+    """A row without these, and without what is None."""
+    return {k: v for k, v in row.items() if v is not None and k not in names}
+
+
+@dataclass(frozen=True)
+class Manifest(Contents):
+    """A checked manifest: every name it mentions exists, and the segments are in a possible order."""
+
+    schema: int
+    files: Mapping[str, FileInfo]
 
     def input_infos(self) -> Tuple[TensorInfo, ...]:
         """The model's inputs, in order."""

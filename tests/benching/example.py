@@ -25,6 +25,7 @@ from edgec.benching.result import (
     Series,
     Steadiness,
 )
+from edgec.emit.graph_file import GraphFile, GraphOp, GraphSegment
 
 ORIGIN = 86_400_000_000_000
 """The device's clock when the first program was started, ns: it has been up for a day."""
@@ -49,30 +50,27 @@ _BACKENDS = ("c", "delegate", "c")
 _COLD = 1.6  # times as long: the first inference
 _OPS: tuple[tuple[Any, ...], ...] = (
     # kind, source, type, macs, segment, place, call, reads
-    ("quantize", "", "int8[1,192,192,3]", 0, "seg0", "cpu", 0, []),
-    ("conv2d", "stem/conv", "int8[1,96,96,24]", 8_000_000, "seg0", "cpu", 1, [0]),
-    ("conv2d", "body/conv1", "int8[1,96,96,24]", 50_000_000, "seg1", "edgetpu", None, [1]),
-    ("conv2d", "body/conv2", "int8[1,96,96,24]", 47_000_000, "seg1", "edgetpu", None, [2]),
-    ("add", "body/add", "int8[1,96,96,24]", 0, "seg1", "edgetpu", None, [2, 3]),
-    ("reshape", "head/flatten", "int8[1,221184]", 0, "seg2", "cpu", None, [4]),
-    ("grid_sample", "flow/sample", "int8[1,96,96,24]", 400_000, "seg2", "cpu", 0, [5]),
-    ("tanh", "head/tanh", "int8[1,96,96,24]", 0, "seg2", "cpu", 1, [6]),
-    ("dequantize", "", "float32[1,96,96,24]", 0, "seg2", "cpu", 2, [7]),
+    ("quantize", "", "int8[1,192,192,3]", 0, "seg0", "cpu", 0, ()),
+    ("conv2d", "stem/conv", "int8[1,96,96,24]", 8_000_000, "seg0", "cpu", 1, (0,)),
+    ("conv2d", "body/conv1", "int8[1,96,96,24]", 50_000_000, "seg1", "edgetpu", None, (1,)),
+    ("conv2d", "body/conv2", "int8[1,96,96,24]", 47_000_000, "seg1", "edgetpu", None, (2,)),
+    ("add", "body/add", "int8[1,96,96,24]", 0, "seg1", "edgetpu", None, (2, 3)),
+    ("reshape", "head/flatten", "int8[1,221184]", 0, "seg2", "cpu", None, (4,)),
+    ("grid_sample", "flow/sample", "int8[1,96,96,24]", 400_000, "seg2", "cpu", 0, (5,)),
+    ("tanh", "head/tanh", "int8[1,96,96,24]", 0, "seg2", "cpu", 1, (6,)),
+    ("dequantize", "", "float32[1,96,96,24]", 0, "seg2", "cpu", 2, (7,)),
 )
 _KEYS = ("kind", "source", "type", "macs", "segment", "place", "call", "reads")
 _FUNCTIONS = {
-    "seg0": ["op0_quantize", "op1_conv2d"],
-    "seg1": [],
-    "seg2": ["op0_grid_sample", "op1_tanh", "op2_dequantize"],
+    "seg0": ("op0_quantize", "op1_conv2d"),
+    "seg1": (),
+    "seg2": ("op0_grid_sample", "op1_tanh", "op2_dequantize"),
 }
 
-GRAPH: Mapping[str, Any] = {
-    "ops": [{"index": i, "output": f"t{i}", **dict(zip(_KEYS, row, strict=True))} for i, row in enumerate(_OPS)],
-    "segments": [
-        {"name": name, "constants": 1000, "functions": functions, "est_parts": {} if functions else _PARTS}
-        for name, functions in _FUNCTIONS.items()
-    ],
-}
+GRAPH = GraphFile(
+    tuple(GraphOp(index=i, output=f"t{i}", **dict(zip(_KEYS, row, strict=True))) for i, row in enumerate(_OPS)),
+    tuple(GraphSegment(n, 1000, functions, {} if functions else _PARTS) for n, functions in _FUNCTIONS.items()),
+)
 """A bundle's report/graph.json. `flatten` is a view: no function computes it."""
 
 
@@ -342,8 +340,8 @@ def _rounds(series: Sequence[Sequence[int]]) -> tuple[tuple[float, ...], ...]:
 
 
 def _op(segment: str, call: int, ms: float) -> OpReport:
-    (op,) = (op for op in GRAPH["ops"] if (op["segment"], op["call"]) == (segment, call))
-    return OpReport(_FUNCTIONS[segment][call], op["kind"], op["source"], op["type"], op["macs"], ms)
+    (op,) = (op for op in GRAPH.ops if (op.segment, op.call) == (segment, call))
+    return OpReport(_FUNCTIONS[segment][call], op.kind, op.source, op.type, op.macs, ms)
 
 
 def _compared(verdict: str, ratio: float, half: float, sentence: str) -> Compared:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from edgec_devices.measurement import (
@@ -18,14 +19,14 @@ from edgec_devices.measurement import (
 )  # fmt: skip
 from edgec_runtime import Bundle, DeviceError, write_bundle
 
-from edgec.benching.build import build_report
+from edgec.benching.build import build_report, read_graph
 from edgec.benching.memory import sections
 from edgec.benching.result import EMULATOR, BenchReport
 from edgec.errors import InputError
 from tests.runtime import tiny_model
 
 HERE = Identity("local:", "Raspberry Pi 4", "Cortex-A72", "Debian", "6.1", "linux-aarch64", False)
-GRAPH = {
+GRAPH: dict[str, Any] = {
     "ops": [
         {"index": 0, "kind": "add", "source": "a", "output": "q", "type": "int8[48]", "macs": 3, "segment": "mix",
          "place": "cpu", "call": 1, "reads": []},
@@ -131,6 +132,22 @@ def test_estimates(bundle: Bundle) -> None:
     assert r.memory.rss_estimated
     unknown = replace(m, estimates=(SegmentEstimate(None, "no plugin"), *e[1:]))
     assert build_report(bundle, unknown, {}).latency.rounds == ()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        b"[]",
+        b'{"ops": 3}',
+        b'{"ops": [{"index": "0"}]}',
+        json.dumps({"ops": [{**GRAPH["ops"][0], "reads": [0]}]}).encode(),
+    ],
+)
+def test_a_graph_file_that_lies(damage: bytes, tmp_path: Path) -> None:
+    manifest, files = tiny_model.parts()
+    write_bundle(tmp_path / "m", manifest, {**files, "report/graph.json": damage})
+    with Bundle.open(tmp_path / "m") as opened, pytest.raises(InputError, match=r"report/graph.json is damaged"):
+        read_graph(opened)
 
 
 def test_reports_are_read_back(bundle: Bundle, tmp_path: Path) -> None:

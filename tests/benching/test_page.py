@@ -14,6 +14,7 @@ import pytest
 from edgec_devices.measurement import Measurement
 
 from edgec.benching.result import EMULATOR, BenchReport
+from edgec.emit.graph_file import GraphFile
 from edgec.report.bench.charts import Launched, inferences_svg
 from edgec.report.bench.page import page
 from tests.benching.example import (
@@ -31,10 +32,9 @@ from tests.benching.example import (
 )
 from tests.report.test_explain_html import Page
 
-HOSTILE_GRAPH = {
-    "ops": [{**op, **dict.fromkeys(("kind", "source", "output", "type"), HOSTILE)} for op in GRAPH["ops"]],
-    "segments": GRAPH["segments"],
-}
+HOSTILE_GRAPH = GraphFile(
+    tuple(replace(op, kind=HOSTILE, source=HOSTILE, output=HOSTILE, type=HOSTILE) for op in GRAPH.ops), GRAPH.segments
+)
 
 
 def text_of(report: BenchReport, m: Measurement | None = None) -> str:
@@ -54,14 +54,14 @@ def test_well_formed_and_nothing_is_loaded_from_elsewhere(name: str) -> None:
 
 def test_every_operation_is_drawn_with_its_place_and_time() -> None:
     seen = Page(text_of(measured()))
-    assert [int(o["data-op"] or -1) for o in seen.ops] == [op["index"] for op in GRAPH["ops"]]
-    for drawn, op in zip(seen.ops, GRAPH["ops"], strict=True):
-        assert (drawn["class"] or "").split() == ["op", op["place"]]
+    assert [int(o["data-op"] or -1) for o in seen.ops] == [op.index for op in GRAPH.ops]
+    for drawn, op in zip(seen.ops, GRAPH.ops, strict=True):
+        assert (drawn["class"] or "").split() == ["op", op.place]
     for s in measured().segments:
-        for op in s.ops:
-            assert f"{op.ms:.3f} ms" in seen.text
+        for timed in s.ops:
+            assert f"{timed.ms:.3f} ms" in seen.text
     times = [op["time"] for op in json.loads(seen.scripts[0])["ops"]]
-    assert [bool(t) for t in times] == [op["call"] is not None for op in GRAPH["ops"]]
+    assert [bool(t) for t in times] == [op.call is not None for op in GRAPH.ops]
 
 
 def test_a_segment_for_the_edge_tpu_that_ran_as_c_has_the_colour_of_the_cpu() -> None:
@@ -133,7 +133,7 @@ def test_throttling_is_marked_in_the_pictures() -> None:
 
 
 def test_a_bundle_without_a_graph_still_has_a_page() -> None:
-    seen = Page(page(measured(), {"ops": [], "segments": []}, measurement()))
+    seen = Page(page(measured(), GraphFile(), measurement()))
     assert not seen.ops
     assert "compile the model again" in seen.text
 

@@ -34,7 +34,7 @@ def test_a_click_tells_the_time_and_a_search_finds(tmp_path: Path) -> None:
     assert "op1_conv2d" in about
     found = re.search(r'id="found"[^>]*>(\d+) found', dom)
     assert found is not None
-    assert int(found[1]) == sum(op["kind"] == "conv2d" for op in GRAPH["ops"])
+    assert int(found[1]) == sum(op.kind == "conv2d" for op in GRAPH.ops)
 
 
 def test_a_hostile_name_runs_nothing(tmp_path: Path) -> None:

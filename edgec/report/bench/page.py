@@ -16,6 +16,7 @@ from markupsafe import Markup
 from edgec.benching.figures import ON_TPU, Absent, figures, spread
 from edgec.benching.result import EMULATOR, BenchReport, OpReport, SegmentReport
 from edgec.benching.verdicts import WORDS, passed, verdicts
+from edgec.emit.graph_file import GraphFile, GraphOp
 from edgec.report.bench import wording
 from edgec.report.bench.charts import Launched, Line, histogram_svg, inferences_svg, over_time_svg
 from edgec.report.bench.histogram import histogram
@@ -31,7 +32,7 @@ _UNITS = {"fps": "", "C": "°C"}
 _BINS, _SHOWN, _NAME = 32, 25, 34
 
 
-def page(r: BenchReport, graph: Mapping[str, Any], m: Measurement) -> str:
+def page(r: BenchReport, graph: GraphFile, m: Measurement) -> str:
     """The page as text. graph: the bundle's report/graph.json."""
     ops = _by_call(r)
     return rendered(
@@ -56,7 +57,7 @@ def page(r: BenchReport, graph: Mapping[str, Any], m: Measurement) -> str:
         memory=list(wording.memory_rows(r)),
         memory_terms=explained(wording.memory_terms(r)),
         about=_about(r),
-        data={"ops": [_described(r, op, ops) for op in graph["ops"]]},
+        data={"ops": [_described(r, op, ops) for op in graph.ops]},
         **_verdicts(r),
         **_latency(r),
         **_vitals(r, m),
@@ -162,9 +163,9 @@ def _segments(r: BenchReport) -> Iterator[dict[str, Any]]:
         yield {**bar, "value": _part(found.p50, longest), "to": _part(found.p95, longest), "said": said}
 
 
-def _spent(r: BenchReport, graph: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _spent(r: BenchReport, graph: GraphFile) -> list[dict[str, Any]]:
     """Bars of operations, and of whole segments where their operations have no times: Edge TPU and CPU alike."""
-    spent, ops = wording.ranked(r), [op["segment"] for op in graph["ops"]]
+    spent, ops = wording.ranked(r), [op.segment for op in graph.ops]
     rows = []
     for one in spent:
         n = ops.count(one.segment.name)
@@ -202,38 +203,38 @@ def _by_call(r: BenchReport) -> dict[tuple[str, int | None], tuple[SegmentReport
     return {(s.name, i): (s, op) for s in r.segments for i, op in enumerate(s.ops)}
 
 
-def _graph(r: BenchReport, graph: Mapping[str, Any], timed: _Ops) -> Markup:
-    ops, segments = graph["ops"], {s.name: s for s in r.segments}
+def _graph(r: BenchReport, graph: GraphFile, timed: _Ops) -> Markup:
+    ops, segments = graph.ops, {s.name: s for s in r.segments}
     longest = max((op.ms for _, op in timed.values()), default=0.0)
     boxes = []
     for op in ops:
-        found = timed.get((op["segment"], op["call"]))
-        s = segments.get(op["segment"])
-        place = _place(s) if s else op["place"]
+        found = timed.get((op.segment, op.call))
+        s = segments.get(op.segment)
+        place = _place(s) if s else op.place
         weight = found[1].ms / longest if found and longest else None
-        boxes.append(Box(short(plain(op["kind"])), _below(r, op, found), f"op {place}", op["index"], weight))
+        boxes.append(Box(short(plain(op.kind)), _below(r, op, found), f"op {place}", op.index, weight))
     edges = {
-        (read, op["index"]): ops[read]["segment"] != op["segment"] for op in ops for read in op["reads"]
+        (read, op.index): ops[read].segment != op.segment for op in ops for read in op.reads
     }  # fmt: skip
     return picture(boxes, edges, f"graph of {plain(r.model)}")
 
 
-def _below(r: BenchReport, op: Mapping[str, Any], found: tuple[SegmentReport, OpReport] | None) -> str:
+def _below(r: BenchReport, op: GraphOp, found: tuple[SegmentReport, OpReport] | None) -> str:
     """Its time, or its type where it has none of its own."""
-    return f"{ms(found[1].ms, mark(r, found[0].latency.estimated))} ms" if found else short(plain(op["type"]))
+    return f"{ms(found[1].ms, mark(r, found[0].latency.estimated))} ms" if found else short(plain(op.type))
 
 
-def _described(r: BenchReport, op: Mapping[str, Any], timed: _Ops) -> dict[str, Any]:
+def _described(r: BenchReport, op: GraphOp, timed: _Ops) -> dict[str, Any]:
     """For the script: what a click shows."""
-    found = timed.get((op["segment"], op["call"]))
+    found = timed.get((op.segment, op.call))
     return {
-        "index": op["index"],
-        "kind": plain(op["kind"]),
-        "source": plain(op["source"]),
-        "output": plain(op["output"]),
-        "type": plain(op["type"]),
-        "macs": op["macs"],
-        "segment": plain(op["segment"]),
+        "index": op.index,
+        "kind": plain(op.kind),
+        "source": plain(op.source),
+        "output": plain(op.output),
+        "type": plain(op.type),
+        "macs": op.macs,
+        "segment": plain(op.segment),
         "function": plain(found[1].name) if found else "",
         "time": f"{ms(found[1].ms, mark(r, found[0].latency.estimated))} ms" if found else "",
     }

@@ -1,0 +1,73 @@
+"""What the manifest of a bundle says of a compile (docs/bundle.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from edgec_partitioner.segments import Segment
+from edgec_runtime import Contents, SegmentInfo, TensorInfo
+from edgec_runtime import Quant as TensorQuant
+from edgec_runtime.bundle import WEIGHTS_FILE
+
+from edgec.drive.lower import Lowered
+from edgec.emit.c import CSource
+from edgec.emit.program import DESCR
+from edgec.emit.weights import Weights
+from edgec.ir import Quant, TensorType, Value
+from edgec.version import VERSION
+
+
+def contents_of(
+    lowered: Lowered,
+    sources: Mapping[str, CSource],
+    weights: Weights,
+    tensors: Mapping[str, TensorType],
+    files: Mapping[str, bytes],
+    labels: Sequence[str] | None,
+    toolchain: Mapping[str, str],
+) -> Contents:
+    """Without verification, which comes after. files: of the bundle, by path."""
+    targets = sorted(name.split("/")[1] for name in files if name.startswith("lib/"))
+    return Contents(
+        edgec=VERSION,
+        name=lowered.graph.name,
+        target=lowered.target.name,
+        board=lowered.target.board.name,
+        inputs=names(lowered.graph.inputs),
+        outputs=names(lowered.graph.outputs),
+        tensors={n: TensorInfo(n, t.shape, DESCR[t.dtype], _quant(t.quant)) for n, t in tensors.items()},
+        segments=tuple(_segment(s, sources[s.name], weights, files) for s in lowered.partition.segments),
+        libraries={t: f"lib/{t}/libmodel.so" for t in targets},
+        programs={t: f"bin/{t}/main" for t in targets},
+        weights=dict.fromkeys(targets, WEIGHTS_FILE) if WEIGHTS_FILE in files else {},
+        labels=tuple(labels) if labels is not None else None,
+        preprocess=lowered.preprocess,
+        toolchain=toolchain,
+        verification={},
+    )
+
+
+def _segment(s: Segment, source: CSource, weights: Weights, files: Mapping[str, bytes]) -> SegmentInfo:
+    paths = [f"segments/{s.name}{end}" for end in (".tflite", "_edgetpu.tflite")]
+    tflite, edgetpu = (path if path in files else None for path in paths)
+    return SegmentInfo(
+        name=s.name,
+        place=s.place,
+        inputs=names(s.graph.inputs),
+        outputs=names(s.graph.outputs),
+        arena=source.plan.size,
+        macs=s.macs,
+        tflite=tflite,
+        edgetpu=edgetpu,
+        est_ms=s.est.ms if s.est else None,
+        weights=weights.parts[s.name],
+    )
+
+
+def _quant(q: Quant | None) -> TensorQuant | None:
+    return None if q is None else TensorQuant(tuple(q.scale), tuple(q.zero_point), q.axis)
+
+
+def names(values: Sequence[Value]) -> tuple[str, ...]:
+    """In order."""
+    return tuple(v.name for v in values)
