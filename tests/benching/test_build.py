@@ -143,9 +143,9 @@ def test_estimates(bundle: Bundle) -> None:
         json.dumps({"ops": [{**GRAPH["ops"][0], "reads": [0]}]}).encode(),
     ],
 )
-def test_a_graph_file_that_lies(damage: bytes, tmp_path: Path) -> None:
+def test_a_graph_file_that_lies(damage: str, tmp_path: Path) -> None:
     manifest, files = tiny_model.parts()
-    write_bundle(tmp_path / "m", manifest, {**files, "report/graph.json": damage})
+    write_bundle(tmp_path / "m", manifest, {**files, "report/graph.json": damage.encode()})
     with Bundle.open(tmp_path / "m") as opened, pytest.raises(InputError, match=r"report/graph.json is damaged"):
         read_graph(opened)
 
