@@ -8,11 +8,12 @@ from __future__ import annotations
 from .bundle import Bundle, write_bundle
 from .errors import BundleError, DeviceError, EdgecError, InputError, ToolError, UnsupportedError
 from .inputs import noise_inputs
-from .manifest import Contents, Manifest, Quant, SegmentInfo, TensorInfo
+from .manifest import Contents, Manifest, SegmentInfo
 from .photo import Placement, prepare, read_photo
 from .preprocess import Preprocess
 from .session import SegmentTime, Session
 from .stats import Summary
+from .tensors import Quant, TensorInfo
 from .timing import Times
 
 __version__ = "0.1.0"

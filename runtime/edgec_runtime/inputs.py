@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .errors import InputError, did_you_mean
-from .manifest import Manifest, TensorInfo
+from .manifest import Manifest
 from .photo import is_photo, prepare
 from .preprocess import Preprocess
+from .tensors import TensorInfo
 
 Array = NDArray[Any]
 

@@ -12,10 +12,9 @@ from dataclasses import asdict, dataclass, fields
 from types import MappingProxyType
 from typing import Any, Dict, List, Mapping, NoReturn, Optional, Set, Tuple, Type, TypeVar
 
-import numpy as np
-
 from .errors import BundleError, InputError
 from .preprocess import NOTHING, Fit, Preprocess, Values, Wish, parse
+from .tensors import Quant, TensorInfo
 
 SCHEMA = 2
 MAX_RANK = 8
@@ -27,38 +26,6 @@ PLACES = ("cpu", "edgetpu")
 _SEGMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _N = TypeVar("_N", int, float)
-
-
-@dataclass(frozen=True)
-class Quant:
-    """real = scale * (q - zero_point).  One entry each, or one per index along `axis`."""
-
-    scale: Tuple[float, ...]
-    zero_point: Tuple[int, ...]
-    axis: Optional[int] = None
-
-
-@dataclass(frozen=True)
-class TensorInfo:
-    """A tensor that crosses a segment border.  dtype is numpy's descr, for example "<f4"."""
-
-    name: str
-    shape: Tuple[int, ...]
-    dtype: str
-    quant: Optional[Quant] = None
-
-    @property
-    def numpy_dtype(self) -> np.dtype[Any]:
-        """The dtype as numpy has it."""
-        return np.dtype(self.dtype)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the dense tensor."""
-        return math.prod(self.shape) * self.numpy_dtype.itemsize
-
-    def __str__(self) -> str:
-        return f'"{self.name}" {self.dtype} {self.shape}'
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .errors import InputError
-from .manifest import TensorInfo
 from .preprocess import Fit, ImageLayout, Preprocess, Values
 from .resample import resize
+from .tensors import TensorInfo
 
 Array = NDArray[Any]
 

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Tuple
+from typing import Any, Dict, Mapping, Optional, Tuple
 
 from .errors import InputError, did_you_mean
-
-if TYPE_CHECKING:
-    from .manifest import TensorInfo
+from .tensors import TensorInfo
 
 RANGES = ("raw", "0_1", "0_255")
 COLORS = ("rgb", "bgr", "gray")

@@ -19,7 +19,8 @@ from .device_end.slots import machine_target as machine_target
 from .errors import DeviceError, EdgecError, InputError, did_you_mean
 from .inputs import check_inputs, noise_inputs
 from .interpreters import Interpreter, InterpreterFactory, address, interpreter_factory, load_edgetpu, match_ports
-from .manifest import SegmentInfo, TensorInfo
+from .manifest import SegmentInfo
+from .tensors import TensorInfo
 from .timing import Times, time_calls
 
 Array = NDArray[Any]
