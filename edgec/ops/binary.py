@@ -33,6 +33,7 @@ from edgec.ops.fixed_point import (
     clamp_float,
     multiply_by_quantized_multiplier,
     quantize_multiplier,
+    tflite_activation,
 )
 from edgec.ops.limits import ONE_ROW_MAPPED, one_row, within
 
@@ -96,9 +97,9 @@ class Binary(OpDef):
         """The builtin of the same meaning, if there is one for this type."""
         if not self.tflite or op.inputs[0].type.dtype not in self.tflite_types:
             return None
-        return TfliteCode(self.tflite[0], (self.options, self.tflite_fields()), self.tflite_version(op))
+        return TfliteCode(self.tflite[0], (self.options, self.tflite_fields(op)), self.tflite_version(op))
 
-    def tflite_fields(self) -> dict[str, int]:
+    def tflite_fields(self, op: Op) -> dict[str, int]:
         """The fields of the options table."""
         return {}
 
@@ -190,9 +191,9 @@ class Fused(Binary):
         op.ignore("potScaleInt16")  # of int16
         op.build.write(cls(TFLITE_ACTIVATIONS[act]), op.present(), op.outputs)
 
-    def tflite_fields(self) -> dict[str, int]:
+    def tflite_fields(self, op: Op) -> dict[str, int]:
         """The activation."""
-        return {"fusedActivationFunction": TFLITE_ACTIVATIONS.index(self.act)}
+        return {"fusedActivationFunction": tflite_activation(self.act, op.output.type)}
 
     def c_plain(self, c: CEmitter, a: TensorType) -> str:
         """Floats are clamped."""

@@ -27,7 +27,7 @@ from edgec.ir import (
 )
 from edgec.ir.opdef import Arg
 from edgec.ops.common import bias_pointer, constant, real_types, requantize, requantize_args, suffix, with_float_weights
-from edgec.ops.fixed_point import TFLITE_ACTIVATIONS, clamp_float
+from edgec.ops.fixed_point import TFLITE_ACTIVATIONS, clamp_float, tflite_activation
 from edgec.ops.shape import from_nhwc, to_nhwc, transpose
 from edgec.ops.window import (
     Pads,
@@ -151,7 +151,7 @@ class _Conv(OpDef):
             "strideW": self.stride[1],
             "dilationHFactor": self.dilation[0],
             "dilationWFactor": self.dilation[1],
-            "fusedActivationFunction": TFLITE_ACTIVATIONS.index(self.act),
+            "fusedActivationFunction": tflite_activation(self.act, op.output.type),
         }
 
     def c(self, op: Op, c: CEmitter) -> str:

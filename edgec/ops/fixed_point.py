@@ -24,6 +24,21 @@ TFLITE_ACTIVATIONS = ("none", "relu", "relu_n1_to_1", "relu6")
 """In the order of TFLite's ActivationFunctionType."""
 
 
+_FAR = 1 << 30
+
+
+def tflite_activation(act: str, y: TensorType) -> int:
+    """TFLite's ActivationFunctionType for the fused activation of an op with this output.
+
+    TFLite refuses a bound that overflows int32 when it is counted in steps of a tiny scale. Such a bound clamps
+    nothing, since it is far beyond what int8 holds, so it is left out.
+    """
+    bounds = ACTIVATIONS[act]
+    if y.quant is not None and any(math.isfinite(b) and abs(b) > _FAR * y.quant.scale[0] for b in bounds):
+        act = "relu" if bounds[0] == 0 else "none"
+    return TFLITE_ACTIVATIONS.index(act)
+
+
 def quantize_multiplier(real: float) -> tuple[int, int]:
     """real = m * 2^(shift - 31) with m in [2^30, 2^31); TFLite's QuantizeMultiplier."""
     if real == 0.0:

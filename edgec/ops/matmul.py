@@ -29,7 +29,7 @@ from edgec.ir import (
 from edgec.ir.opdef import Arg
 from edgec.ops.binary import Add, Mul
 from edgec.ops.common import act_f32, real_types, suffix, with_float_weights
-from edgec.ops.fixed_point import TFLITE_ACTIVATIONS, activation_range, clamp_float, round_half_away
+from edgec.ops.fixed_point import TFLITE_ACTIVATIONS, activation_range, clamp_float, round_half_away, tflite_activation
 from edgec.ops.shape import Reshape, transpose
 
 
@@ -117,7 +117,7 @@ class FullyConnected(OpDef):
         """Version 4 is int8, 6 takes no bias there; 5 keeps the dimensions."""
         x, y = op.inputs[0].type, op.output.type
         keep = self.keep_dims and y.shape != (x.size // x.shape[-1], y.shape[-1])
-        options = {"fusedActivationFunction": TFLITE_ACTIVATIONS.index(self.act), "keepNumDims": keep}
+        options = {"fusedActivationFunction": tflite_activation(self.act, op.output.type), "keepNumDims": keep}
         version = 5 if keep else 4 if x.dtype == "int8" else 1
         inputs = (*op.inputs, *(None,) * (3 - len(op.inputs)))
         return TfliteCode("FULLY_CONNECTED", ("FullyConnectedOptions", options), version, inputs)

@@ -26,7 +26,7 @@ from edgec.ir import (
 )
 from edgec.ir.opdef import Arg
 from edgec.ops.common import suffix
-from edgec.ops.fixed_point import ACTIVATIONS, TFLITE_ACTIVATIONS, activation_range, clamp_float
+from edgec.ops.fixed_point import ACTIVATIONS, TFLITE_ACTIVATIONS, activation_range, clamp_float, tflite_activation
 from edgec.ops.shape import from_nhwc, to_nhwc
 from edgec.ops.window import Pads, Pair, onnx_pads, out_size, pad_image, pair, patches, tflite_padding, tflite_pads
 
@@ -115,7 +115,7 @@ class _Pool(OpDef):
             "strideW": self.stride[1],
             "filterHeight": self.kernel[0],
             "filterWidth": self.kernel[1],
-            "fusedActivationFunction": TFLITE_ACTIVATIONS.index(self.act),
+            "fusedActivationFunction": tflite_activation(self.act, op.output.type),
         }
         return TfliteCode(self.tflite[0], ("Pool2DOptions", options), 2 if x.dtype == "int8" else 1)
 

@@ -27,7 +27,7 @@ from edgec.ir import (
 )
 from edgec.ops.common import bias_pointer, constant, real_types, requantize, requantize_args, suffix, with_float_weights
 from edgec.ops.conv import conv_samples
-from edgec.ops.fixed_point import TFLITE_ACTIVATIONS, clamp_float
+from edgec.ops.fixed_point import TFLITE_ACTIVATIONS, clamp_float, tflite_activation
 from edgec.ops.limits import within
 from edgec.ops.shape import from_nhwc, to_nhwc, transpose
 from edgec.ops.window import Pads, Pair, kernel_of, pair, same_pads
@@ -163,7 +163,7 @@ class TransposeConv2D(OpDef):
             return None
         x, w, *bias = op.inputs
         options = {"padding": padding, "strideH": self.stride[0], "strideW": self.stride[1]}
-        options["fusedActivationFunction"] = TFLITE_ACTIVATIONS.index(self.act)
+        options["fusedActivationFunction"] = tflite_activation(self.act, op.output.type)
         version = 4 if self.act != "none" else 3 if bias else 2 if x.type.dtype == "int8" else 1
         inputs: tuple[Value | Array, ...] = (np.array(op.output.type.shape, np.int32), w, x, *bias)
         return TfliteCode("TRANSPOSE_CONV", ("TransposeConvOptions", options), version, inputs)

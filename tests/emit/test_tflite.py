@@ -8,9 +8,10 @@ from ai_edge_litert import schema_py_generated as schema
 
 import edgec.ops  # noqa: F401 (registers all operations)
 from edgec.emit.tflite import write_tflite
-from edgec.ir import Builder, OpDef, Quant, Sample, TensorType
+from edgec.ir import Builder, OpDef, Quant, Sample, TensorType, interp
 from edgec.ops.binary import Add
-from tests.harness import sample_graph
+from edgec.ops.conv import Conv2D
+from tests.harness import assert_agree, random_inputs, run_tflite, sample_graph
 
 HIGHEST_MAPPED = {
     "ADD": 2, "SUB": 2, "MUL": 2, "AVERAGE_POOL_2D": 2, "MAX_POOL_2D": 2, "CONCATENATION": 2, "CONV_2D": 3,
@@ -60,3 +61,18 @@ def test_int8_and_float_uses_of_one_operator_have_entries_of_their_own() -> None
 def test_the_same_graph_gives_the_same_bytes() -> None:
     sample = next(iter(OpDef.registry["conv2d"].samples()))
     assert write_tflite(sample_graph(sample)) == write_tflite(sample_graph(sample))
+
+
+@pytest.mark.parametrize("scale", [1e-11, 3e-9, 5.6e-9, 0.02])
+@pytest.mark.parametrize("act", ["relu6", "relu_n1_to_1", "relu"])
+def test_a_clamp_far_beyond_a_tiny_scale(act: str, scale: float) -> None:
+    """Networks that were never trained have activations of 1e-9; the kernels refuse a 6 that is 2^31 steps away."""
+    build = Builder("tiny")
+    step = Quant.per_tensor(scale, -7)
+    x = build.input("x", TensorType((1, 5, 5, 3), "int8", step))
+    w = build.const(np.arange(-13, 14, dtype=np.int8).reshape(1, 3, 3, 3) * 9, "w", Quant.per_tensor(0.05, 0))
+    y = build.add(Conv2D(act=act), [x, w], "y", step)
+    z = build.add(Add(act), [y, y], "z", step)
+    build.graph.outputs = [z]
+    inputs = random_inputs(build.graph)
+    assert_agree(run_tflite(build.graph, inputs), interp(build.graph, inputs))
