@@ -8,7 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from edgec_runtime.cache import cache_dir
 from hypothesis import HealthCheck, settings
+
+from tests import builds
 
 # deadlines and slow first draws say something about a busy machine, nothing about the code
 settings.register_profile("edgec", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -16,6 +19,10 @@ settings.load_profile("edgec")
 
 ROOT = Path(__file__).parents[1]
 SHARED = Path(os.environ.get("EDGEC_SHARED") or ROOT.parent / "shared")
+
+# zig builds a C library at its first start: tests that have a cache folder of their own share that one
+for _name in ("ZIG_GLOBAL_CACHE_DIR", "ZIG_LOCAL_CACHE_DIR"):
+    os.environ.setdefault(_name, str(cache_dir("zig")))
 
 _NEEDS = {
     "cc": ("gcc", "no C compiler: install gcc"),
@@ -29,14 +36,26 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write the golden files instead of comparing")
 
 
+def _cheapness(item: pytest.Item) -> int:
+    """What takes longest comes first, so that the workers end together; tests of a file stay together."""
+    dear = ("pi", "slow", "arm", "browser", "cc")
+    return next((i for i, marker in enumerate(dear) if item.get_closest_marker(marker)), len(dear))
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A test whose need is not met is skipped with the reason, which -rs prints at the end."""
+    items.sort(key=_cheapness)
     for item in items:
         for marker, (program, reason) in _NEEDS.items():
             if item.get_closest_marker(marker) and shutil.which(program) is None:
                 item.add_marker(pytest.mark.skip(reason=reason))
         if item.get_closest_marker("shared") and not (SHARED / "models").is_dir():
             item.add_marker(pytest.mark.skip(reason=f"no data folder at {SHARED}: set EDGEC_SHARED"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _builds(tmp_path_factory: pytest.TempPathFactory) -> None:
+    builds.use(tmp_path_factory.getbasetemp())
 
 
 @pytest.fixture

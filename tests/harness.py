@@ -9,12 +9,13 @@ from pathlib import Path
 
 import numpy as np
 
-from edgec.emit.c import CSRC, segment_source
+from edgec.emit.c import CSRC, CSource, segment_source
 from edgec.emit.tflite import write_tflite
 from edgec.ir import Array, Builder, Graph, Sample, TensorType
 from edgec.toolchain.cc import Compiler
 
 FLOAT_TOLERANCE = 1e-5
+LIBRARY = "seg.so"
 NO_REFERENCE = {
     "sum": "its reference kernel reads int8 as uint8",
     "elu": "it has none",
@@ -64,13 +65,21 @@ def random_inputs(graph: Graph, seed: int = 1) -> dict[str, Array]:
 def run_c(graph: Graph, inputs: Mapping[str, Array], compiler: Compiler | None = None) -> dict[str, Array]:
     """Compile the graph's C and run it in this process."""
     source = segment_source(graph, "seg")
-    compiler = compiler or Compiler.native("gcc")
     with tempfile.TemporaryDirectory() as tmp:
-        path = Path(tmp)
-        (path / "seg.c").write_text(source.text)
-        compiler.compile(path / "seg.c", [CSRC], path / "seg.o", ["-O1"])
-        compiler.link_library([path / "seg.o"], path / "seg.so")
-        run = ctypes.CDLL(str(path / "seg.so")).edgec_seg_run
+        build_library(source.text, Path(tmp), compiler or Compiler.native("gcc"))
+        return run_segment(Path(tmp) / LIBRARY, source, graph, inputs)
+
+
+def build_library(text: str, folder: Path, compiler: Compiler) -> None:
+    """LIBRARY, of one C text, in a folder that is there."""
+    (folder / "seg.c").write_text(text)
+    compiler.compile(folder / "seg.c", [CSRC], folder / "seg.o", ["-O1"])
+    compiler.link_library([folder / "seg.o"], folder / LIBRARY)
+
+
+def run_segment(library: Path, source: CSource, graph: Graph, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """Run a segment of a library, `source` of `graph`, in this process."""
+    run = getattr(ctypes.CDLL(str(library)), f"edgec_{source.name}_run")
     args = [np.ascontiguousarray(inputs[v.name]) for v in graph.inputs]
     outs = [np.full(v.type.shape, 77, v.type.np_dtype) for v in graph.outputs]
     scratch = np.zeros(source.plan.size + 64, np.uint8)

@@ -20,6 +20,7 @@ from edgec_devices.transfer import Recipe
 from edgec_runtime import BundleError, DeviceError, EdgecError
 from edgec_runtime.device_end.slots import machine_target
 
+from tests.cli import verbs
 from tests.devices import faults
 from tests.devices.test_agent import HOSTILE, Change, hostile
 from tests.devices.test_flash import bundle, cli
@@ -44,9 +45,9 @@ def snapshot(root: Path) -> Snapshot:
 
 def edgec(*args: str | Path) -> tuple[int, str]:
     """The command line: exit code and what it said."""
-    done = subprocess.run([sys.executable, "-m", "edgec", *map(str, args)], capture_output=True, text=True, timeout=120)
-    assert "Traceback" not in done.stderr
-    return done.returncode, done.stderr
+    done = verbs.edgec(*args, cwd=Path.cwd())
+    assert "Traceback" not in done.err
+    return done.code, done.err
 
 
 class Machine:

@@ -7,7 +7,6 @@ It is built with zig for ARM and with the machine's own compiler, or zig, for th
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -19,6 +18,8 @@ from typing import Any
 import numpy as np
 from edgec_runtime.device_end.slots import WEIGHTS_FILE, machine_target
 from numpy.typing import NDArray
+
+from tests import builds
 
 CSRC = Path(__file__).resolve().parents[2] / "runtime" / "edgec_runtime" / "csrc"
 SHAPE = (1, 4, 4, 3)
@@ -191,14 +192,16 @@ def write_sources(folder: Path) -> list[str]:
 
 
 def zig(*args: str) -> None:
-    """`zig cc`, with zig's own cache where a first libc build is found again."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "edgec" / "zig"
-    env = {**os.environ, "ZIG_GLOBAL_CACHE_DIR": os.environ.get("ZIG_GLOBAL_CACHE_DIR", str(cache))}
-    _call([sys.executable, "-m", "ziglang", "cc", *args], env)
+    """`zig cc`."""
+    _call(_zig(*args))
 
 
-def _call(command: list[str], env: dict[str, str] | None = None) -> None:
-    done = subprocess.run(command, env=env, capture_output=True, text=True)
+def _zig(*args: str) -> list[str]:
+    return [sys.executable, "-m", "ziglang", "cc", *args]
+
+
+def _call(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stderr}"
 
 
@@ -207,30 +210,36 @@ def host_cc() -> str | None:
     return shutil.which("gcc") or shutil.which("cc")
 
 
+def _here() -> list[str]:
+    """A compiler for this machine."""
+    cc = host_cc()
+    return [cc] if cc else _zig()
+
+
+def _build(command: list[str], name: str) -> Path:
+    """What a command makes of the sources: once a run, however many tests want it."""
+
+    def make(folder: Path) -> None:
+        _call([*command, *write_sources(folder), "-o", str(folder / name)])
+
+    return builds.once(repr((command, SOURCES, WEIGHTS)), make) / name
+
+
 def build_library(folder: Path) -> Path:
     """libmodel.so for this machine."""
-    out = folder / "libmodel.so"
-    args = [*WARNINGS, "-I", str(CSRC), "-shared", "-fPIC", *write_sources(folder), "-o", str(out)]
-    if cc := host_cc():
-        _call([cc, *args])
-    else:
-        zig(*args)
-    return out
+    built = _build([*_here(), *WARNINGS, "-I", str(CSRC), "-shared", "-fPIC"], "libmodel.so")
+    return Path(shutil.copy(built, folder))
 
 
 def build_program(folder: Path, target: str | None = None) -> Path:
     """The bench program, for this machine or statically for an ARM target; its weights are beside it."""
-    out = folder / "main"
-    (folder / WEIGHTS_FILE).write_bytes(WEIGHTS)
-    args = [*WARNINGS, "-DEK_PROGRAM", "-I", str(CSRC), *write_sources(folder), str(CSRC / "main.c"), "-o", str(out)]
     if target is not None:
         triple, cpu = ARM_TARGETS[target]
-        zig("-target", triple, f"-mcpu={cpu}", "-static", *args)
-    elif cc := host_cc():
-        _call([cc, *args])
+        cc = _zig("-target", triple, f"-mcpu={cpu}", "-static")
     else:
-        zig(*args)
-    return out
+        built = _build([*cc, *WARNINGS, "-DEK_PROGRAM", "-I", str(CSRC), str(CSRC / "main.c")], "main")
+    (folder / WEIGHTS_FILE).write_bytes(WEIGHTS)
+    return Path(shutil.copy(built, folder))
 
 
 def parts(
