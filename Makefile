@@ -26,7 +26,7 @@ demo: setup
 	$(BIN)/edgec demo --out build/demo
 
 test: setup
-	$(BIN)/python -m pytest -n 2 -rs
+	$(BIN)/python -m pytest -n 2 --dist worksteal -rs
 
 check: setup lint types fast
 
@@ -38,7 +38,7 @@ types:
 	$(BIN)/mypy edgec partitioner/edgec_partitioner runtime/edgec_runtime devices/edgec_devices tests
 
 fast:
-	$(BIN)/python -m pytest -n 2 -rs -m "not slow and not arm and not shared"
+	$(BIN)/python -m pytest -n 2 -rs --dist worksteal -m "not (slow or arm or shared or browser)"
 
 models-table: setup
 	$(BIN)/python tests/tables/models_table.py

@@ -63,9 +63,11 @@ def _int8_canonical(graph: Graph) -> Iterator[str]:
 
 
 def _quantized_has_scale(graph: Graph) -> Iterator[str]:
-    """Every int8 value has a scale."""
+    """Every int8 value has a scale, where its elements do not just stand for themselves."""
+    plain = {v for op in graph.ops if op.spec.plain_int8 for v in (*op.inputs, *op.outputs)}
+    scaled = {v for op in graph.ops if not op.spec.plain_int8 for v in (*op.inputs, *op.outputs)}
     for v in graph.values():
-        if v.type.dtype == "int8" and v.type.quant is None:
+        if v.type.dtype == "int8" and v.type.quant is None and (v in scaled or v not in plain):
             yield f"{v.name} is int8 without a scale"
 
 

@@ -170,6 +170,7 @@ def shape(value: Any) -> Any:
 OPTIONAL = {"vitals", "summary"}
 
 
+@pytest.mark.slow
 def test_all_files_are_written(bundle: Path) -> None:
     files = ("--json", "r.json", "--junit", "r.xml", "--markdown", "r.md", "--trace", "r.trace", "--html", "r.html")
     code, _ = run(bundle, *QUICK, *files)
@@ -187,6 +188,7 @@ def test_a_place_that_cannot_be_written_is_found_first(bundle: Path, option: str
     assert "the folder none does not exist" in said
 
 
+@pytest.mark.slow
 def test_comparison_with_itself_and_with_others(bundle: Path) -> None:
     code, _ = run(bundle, "--runs", "60", "--json", "old.json")
     assert code == 0

@@ -223,6 +223,7 @@ def test_a_host_that_the_network_loses(edgec: Edgec, base: Path, bundle: Path, o
     assert untouched(out)
 
 
+@pytest.mark.slow
 def test_a_serial_line_that_falls_silent(
     edgec: Edgec, base: Path, bundle: Path, out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,5 +21,8 @@ def edgec(*args: object, cwd: Path) -> Result:
     """`edgec ARGS` in a folder."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.chdir(cwd), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = run_verb(list(map(str, args)))
+        try:
+            code = run_verb(list(map(str, args)))
+        except SystemExit as e:
+            code = int(e.code or 0)
     return Result(code, out.getvalue(), err.getvalue())

@@ -208,6 +208,7 @@ def test_an_interpreter_that_cannot_be_imported(pi: Pi) -> None:
     assert "Edge TPU delegate" not in found
 
 
+@pytest.mark.slow
 def test_a_real_trial_that_crashes_and_one_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a process of its own, so the doctor lives on."""
     package = tmp_path / "tflite_runtime"

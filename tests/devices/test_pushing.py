@@ -55,6 +55,7 @@ def test_pip_takes_the_runtime_wheel(tmp_path: Path) -> None:
     assert (tmp_path / "t" / "edgec_runtime" / "session.py").exists()
 
 
+@pytest.mark.slow
 def test_flash_with_runtime_and_run(tmp_path: Path, root: Path, program: Path) -> None:
     library = tiny_model.build_library(tmp_path)
     path = tmp_path / "1.edgec"

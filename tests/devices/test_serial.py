@@ -52,6 +52,7 @@ def console(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Console
         process.wait()
 
 
+@pytest.mark.slow
 def test_login_flash_and_back(console: Console, tmp_path: Path, program: Path) -> None:
     url = console()
     assert flash(bundle(tmp_path / "1.edgec", program), [url], health="p95<=1s")[0].error is None
@@ -61,6 +62,7 @@ def test_login_flash_and_back(console: Console, tmp_path: Path, program: Path) -
     assert rollback([url])[0].what == "tiny is back on slot a"
 
 
+@pytest.mark.slow
 def test_kernel_messages(console: Console, tmp_path: Path, program: Path) -> None:
     url = console(230400, "--noise", "--open")
     one = bundle(tmp_path / "1.edgec", program, random.Random(1).randbytes(30_000))
@@ -68,6 +70,7 @@ def test_kernel_messages(console: Console, tmp_path: Path, program: Path) -> Non
     assert (tmp_path / "home" / ".edgec" / "tiny" / "current" / "model.edgec").read_bytes() == one.read_bytes()
 
 
+@pytest.mark.slow
 def test_a_host_that_was_killed(console: Console) -> None:
     """The device end still runs on the console; the next host greets it instead of logging in."""
     url = console(921600, "--open")

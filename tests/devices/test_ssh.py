@@ -144,6 +144,7 @@ def test_many_side_by_side(base: Path, tmp_path: Path, program: Path) -> None:
     assert all((base / f"pi{i}" / ".edgec" / "tiny" / "current").is_symlink() for i in range(4))
 
 
+@pytest.mark.slow
 def test_a_slow_login_is_waited_for_as_long_as_it_moves(base: Path) -> None:
     began = time.monotonic()
     assert status(["ssh://slow"], timeout=1.5)[0].ok
@@ -151,6 +152,7 @@ def test_a_slow_login_is_waited_for_as_long_as_it_moves(base: Path) -> None:
     assert "'ConnectTimeout=2'" in calls(base)
 
 
+@pytest.mark.slow
 def test_a_login_that_stands_still_is_given_up(base: Path) -> None:
     began = time.monotonic()
     done = cli("status", "--on", "ssh://pi@stuck", "--timeout", "1")

@@ -10,6 +10,7 @@ import pytest
 from edgec.ir import Builder, Graph, Op, Quant, TensorType, Value, verify
 from edgec.ir.verify import VerifyError
 from edgec.ops.binary import Add
+from edgec.ops.cast import Cast
 from edgec.ops.shape import Reshape
 
 
@@ -72,6 +73,16 @@ def test_int8_without_a_scale_is_no_quantized_graph() -> None:
     b.graph.outputs = [y]
     with pytest.raises(VerifyError, match="y is int8 without a scale"):
         verify(b.graph, "quantized")
+
+
+def test_a_cast_reads_int8_without_a_scale() -> None:
+    b = Builder("g")
+    x = b.input("x", TensorType((1, 4), "int8"))
+    b.graph.outputs = [b.add(Cast("float32"), [x], "y")]
+    verify(b.graph, "partitioned")
+    b.add(Reshape((4,)), [x], "z")
+    with pytest.raises(VerifyError, match="x is int8 without a scale"):
+        verify(b.graph, "partitioned")
 
 
 def test_uint8_stays_at_the_border() -> None:

@@ -8,6 +8,8 @@ import pytest
 
 from tests.ops.onnx_backend import TYPES, Case, cases, compiled
 
+pytestmark = pytest.mark.slow
+
 KNOWN_WRONG = ("test_flatten_negative_axis", "test_spacetodepth_crd", "test_training_dropout")
 """Cases that had wrong results and no error once."""
 

@@ -16,6 +16,9 @@ from tests.harness import random_inputs, run_tflite
 from tests.quantize.nets import samples
 
 EXAMPLES = 25
+LARGE = ("large_tensor", "transpose_conv_channels")
+"""Rewrites whose examples take long."""
+EACH = [pytest.param(name, marks=pytest.mark.slow if name in LARGE else ()) for name in sorted(rewrites())]
 
 
 def rewritten(name: str, seed: int) -> tuple[Graph, Graph]:
@@ -28,7 +31,7 @@ def rewritten(name: str, seed: int) -> tuple[Graph, Graph]:
     return graph, result
 
 
-@pytest.mark.parametrize("name", sorted(rewrites()))
+@pytest.mark.parametrize("name", EACH)
 @given(seed=st.integers(0, 2**32 - 1))
 @settings(max_examples=EXAMPLES, deadline=None, derandomize=True)
 def test_results_are_equal_or_within_the_stated_bound(name: str, seed: int) -> None:

@@ -237,7 +237,8 @@ def build_program(folder: Path, target: str | None = None) -> Path:
         triple, cpu = ARM_TARGETS[target]
         cc = _zig("-target", triple, f"-mcpu={cpu}", "-static")
     else:
-        built = _build([*cc, *WARNINGS, "-DEK_PROGRAM", "-I", str(CSRC), str(CSRC / "main.c")], "main")
+        cc = _here()
+    built = _build([*cc, *WARNINGS, "-DEK_PROGRAM", "-I", str(CSRC), str(CSRC / "main.c")], "main")
     (folder / WEIGHTS_FILE).write_bytes(WEIGHTS)
     return Path(shutil.copy(built, folder))
 
