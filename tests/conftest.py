@@ -36,7 +36,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write the golden files instead of comparing")
 
 
-def _cheapness(item: pytest.Item) -> int:
+def cheapness(item: pytest.Item) -> int:
     """What takes longest comes first, so that the workers end together; tests of a file stay together."""
     dear = ("pi", "slow", "arm", "browser", "cc")
     return next((i for i, marker in enumerate(dear) if item.get_closest_marker(marker)), len(dear))
@@ -44,7 +44,7 @@ def _cheapness(item: pytest.Item) -> int:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A test whose need is not met is skipped with the reason, which -rs prints at the end."""
-    items.sort(key=_cheapness)
+    items.sort(key=cheapness)
     for item in items:
         for marker, (program, reason) in _NEEDS.items():
             if item.get_closest_marker(marker) and shutil.which(program) is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -97,3 +98,18 @@ def test_tflite_is_interp(kind: str, sample: Sample) -> None:
         pytest.skip("TFLite has no such operator")
     inputs = random_inputs(graph)
     assert_agree(run_tflite(graph, inputs), interp(graph, inputs))
+
+
+@pytest.mark.cc
+def test_a_sample_that_does_not_compile_spoils_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second, *_ = _sources("relu")
+    broken = second[0], replace(second[1], text=f"{second[1].text}\n#error broken\n")
+    monkeypatch.setattr("tests.conformance.test_ops._sources", lambda kind: [first, broken])
+    monkeypatch.setattr("tests.conformance.test_ops._library", _library.__wrapped__)
+    assert _library("relu") is None
+    test_c_is_interp("relu", next(iter(OpDef.registry["relu"].samples())))
+
+
+@pytest.mark.cc
+def test_samples_of_a_kind_are_one_library() -> None:
+    assert all(_library(kind) for kind in ("conv2d", "add", "resize_bilinear"))
