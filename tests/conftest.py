@@ -14,7 +14,9 @@ from hypothesis import HealthCheck, settings
 from tests import builds
 
 # deadlines and slow first draws say something about a busy machine, nothing about the code
-settings.register_profile("edgec", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("explore", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# the same examples each time: --hypothesis-profile=explore tries others
+settings.register_profile("edgec", settings.get_profile("explore"), derandomize=True)
 settings.load_profile("edgec")
 
 ROOT = Path(__file__).parents[1]
