@@ -75,7 +75,8 @@ class _Pool(OpDef):
         size = (x.type.shape[2], x.type.shape[3])
         kernel, stride = pair(node.attrs["kernel_shape"]), pair(node.attrs.get("strides"))
         pads = onnx_pads(node, size, kernel, stride)
-        ceil = bool(node.attrs.get("ceil_mode", 0)) and node.attrs.get("auto_pad", "NOTSET") == "NOTSET"
+        # beside auto_pad=VALID ceil_mode counts as ONNX's shape inference and onnxruntime count it
+        ceil = bool(node.attrs.get("ceil_mode", 0)) and not str(node.attrs.get("auto_pad", "")).startswith("SAME")
         spec = cls.with_onnx_attrs(cls(kernel, stride, _ceil_pads(size, kernel, stride, pads) if ceil else pads), node)
         if ceil and spec.pads != pads and getattr(spec, "count_pads", False):
             raise ValueError("ceil_mode together with count_include_pad is not supported")

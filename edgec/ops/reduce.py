@@ -83,7 +83,8 @@ class _Reduce(OpDef):
         since = 13 if node.op_type == "ReduceSum" else 18
         given = ints(node.const(1)) if node.opset >= since else node.attrs.get("axes")
         if node.attrs.get("noop_with_empty_axes", 0) and not given:
-            return x
+            node.attrs.ignore("keepdims")  # no axis is reduced: each element is a reduction of itself
+            return cls.prepared(node, b, x)
         if node.op_type.startswith("Global"):
             given = list(range(2, x.type.rank))
         axes = tuple(sorted(axis_of(a, x.type.rank) for a in given or range(x.type.rank)))

@@ -30,6 +30,8 @@ def _pools() -> Iterator[Node]:
         yield Node(op, 12, [image], (), {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 0, 1, 1]})
         for ceil in ({"strides": [2, 2]}, {"strides": [3, 3], "pads": [1, 1, 1, 1]}, {"strides": [4, 4]}):
             yield Node(op, 12, [image], (), {"kernel_shape": [3, 3], "ceil_mode": 1, **ceil})
+        valid = {"kernel_shape": [3, 3], "strides": [2, 3], "auto_pad": "VALID", "ceil_mode": 1}
+        yield Node(op, 12, [_x(1, 3, 10, 11)], (), valid)
         for auto in ("SAME_UPPER", "SAME_LOWER", "VALID"):
             yield Node(op, 12, [image], (), {"kernel_shape": [3, 3], "strides": [2, 2], "auto_pad": auto})
     attrs = {"kernel_shape": [3, 3], "strides": [2, 1], "pads": [1, 1, 1, 1], "count_include_pad": 1}
@@ -50,6 +52,8 @@ def _reductions() -> Iterator[Node]:
     yield Node("ReduceSum", 13, [x], (_i64(0, 3),), {"keepdims": 0})
     yield Node("ReduceSum", 13, [x])
     yield Node("ReduceSum", 13, [x], (), {"noop_with_empty_axes": 1})
+    for op in ("ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceMax"):
+        yield Node(op, 18, [x], (), {"noop_with_empty_axes": 1, "keepdims": 0})
 
 
 def _products() -> Iterator[Node]:
