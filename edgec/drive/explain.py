@@ -6,7 +6,7 @@ from pathlib import Path
 
 from edgec_devices.boards import Target
 from edgec_partitioner import converter
-from edgec_partitioner.comparison import Stock, cpu_only, stock_of_file, stock_of_graph, whole
+from edgec_partitioner.comparison import Stock, cpu_only, stock_of_file, stock_of_graph, uncounted, whole
 from edgec_partitioner.cost import LINKS
 from edgec_partitioner.explain import Origin, Report, explain, unplaced
 from edgec_partitioner.source import judge
@@ -38,13 +38,14 @@ def explain_model(model: Path, options: Options, progress: Progress = lambda tex
     operators = read_operators(model) if model.suffix.lower() == ".tflite" else ()
     target, cpu = lowered.target, cpu_cost(lowered.target)
     plain = _without_rewrites(lowered, options)
+    stock = _stock(lowered, operators, options)
     origin = Origin(
         model=lowered.graph.name,
         target=target.name,
         assumed_quantization=lowered.assumed,
         obstacle=_obstacle(lowered.imported),
-        baseline=cpu_only(plain, cpu),
-        stock=_stock(lowered, operators, options),
+        baseline=cpu_only(plain, cpu, uncounted(plain, stock)),
+        stock=stock,
         operators=judge(operators, calibrated=options.calibrate is not None),
         rewritten=lowered.rewritten,
         remarks=_remarks(lowered),

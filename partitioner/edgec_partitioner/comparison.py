@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -25,6 +25,7 @@ Basis = Literal["file", "int8"]
 class Column:
     """One way to run a model. Counts of operations and of multiply-accumulates; times are estimates in ms.
 
+    Where the stock column is about an int8 file, what converts inputs and outputs is among the operations of no column.
     uncertain_ops: those of which the evidence does not say whether the compiler maps them.
     """
 
@@ -107,13 +108,22 @@ class Comparison:
         }
 
 
-def column(parts: Sequence[Region], answers: Mapping[Op, Answer], cpu: CpuCost, link: Link | None) -> Column:
-    """The column of a graph in regions. answers: what the rules say of its ops, where there is an Edge TPU."""
+def column(
+    parts: Sequence[Region],
+    answers: Mapping[Op, Answer],
+    cpu: CpuCost,
+    link: Link | None,
+    outside: Set[Op] = frozenset(),
+) -> Column:
+    """The column of a graph in regions. answers: what the rules say of its ops, where there is an Edge TPU.
+
+    outside: ops that take time but do not count.
+    """
     tpu = [r for r in parts if r.place == "edgetpu"]
     return Column(
-        ops=sum(len(r.ops) for r in parts),
+        ops=sum(op not in outside for r in parts for op in r.ops),
         macs=sum(map(_macs, parts)),
-        tpu_ops=sum(len(r.ops) for r in tpu),
+        tpu_ops=sum(op not in outside for r in tpu for op in r.ops),
         tpu_macs=sum(map(_macs, tpu)),
         tpu_segments=len(tpu),
         uncertain_ops=sum(answer == "uncertain" for answer in answers.values()),
@@ -126,9 +136,14 @@ def _macs(region: Region) -> int:
     return sum(op.spec.macs(op) for op in region.ops)
 
 
-def cpu_only(graph: Graph, cpu: CpuCost) -> Column:
-    """Everything on the CPU."""
-    return column(regions(graph, dict.fromkeys(graph.ops, "cpu")), {}, cpu, None)
+def cpu_only(graph: Graph, cpu: CpuCost, outside: Set[Op] = frozenset()) -> Column:
+    """Everything on the CPU; outside: as in `column`."""
+    return column(regions(graph, dict.fromkeys(graph.ops, "cpu")), {}, cpu, None, outside)
+
+
+def uncounted(graph: Graph, stock: Stock | None) -> Set[Op]:
+    """The ops that convert inputs and outputs, if those are outside of the stock column's file too."""
+    return borders(graph) if stock is not None and stock.basis == "int8" else frozenset()
 
 
 AS_IT_IS = "the file as it is"
@@ -146,8 +161,9 @@ def stock_of_graph(graph: Graph, cpu: CpuCost, link: Link, assumed: str) -> Stoc
     answers = {op: Verdict(refusals(op)).answer for op in graph.ops if op not in outside}
 
     def of(all_sets: bool) -> Column:
-        whole = column(regions(graph, stock_places(graph, all_sets, outside, optimistic=True)), answers, cpu, link)
-        return replace(whole, ops=whole.ops - len(outside), cpu_ms=whole.cpu_ms - unpaid)
+        places = stock_places(graph, all_sets, outside, optimistic=True)
+        every = column(regions(graph, places), answers, cpu, link, outside)
+        return replace(every, cpu_ms=every.cpu_ms - unpaid)
 
     reason = gives_up(op for op in graph.ops if op not in outside)
     return Stock("int8", assumed, of(False), of(True), reason)

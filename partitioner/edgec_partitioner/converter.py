@@ -19,8 +19,6 @@ one operation here, which the compiler cannot map.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 
 from edgec.ir import Graph, Op, Value
@@ -82,19 +80,15 @@ def borders(graph: Graph) -> set[Op]:
             inputs |= set(op.outputs)
     for op in reversed(graph.ops):
         ends = op.outputs[0] in outputs and not readers.get(op.outputs[0])
-        if ends and _converts(op, _FIRST) and not _others_read(readers, op.inputs[0], found, op):
+        if ends and _converts(op, _FIRST):
             found.add(op)
             outputs.add(op.inputs[0])
-            readers[op.inputs[0]] = []
+            readers[op.inputs[0]] = [user for user in readers[op.inputs[0]] if user is not op]
     return found
 
 
 def _converts(op: Op, perm: tuple[int, ...]) -> bool:
     return isinstance(op.spec, Quantize | Dequantize) or (isinstance(op.spec, Transpose) and op.spec.perm == perm)
-
-
-def _others_read(readers: dict[Value, list[Op]], value: Value, found: Iterable[Op], op: Op) -> bool:
-    return any(user is not op and user not in found for user in readers.get(value, []))
 
 
 def _split_groups(r: Rewriter, op: Op) -> None:

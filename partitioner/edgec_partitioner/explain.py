@@ -8,7 +8,7 @@ from typing import Any
 
 from edgec.ir import Op, Refusal
 from edgec.ops.quantize import Dequantize, Quantize
-from edgec_partitioner.comparison import Column, Comparison, Stock, column, cpu_only
+from edgec_partitioner.comparison import Column, Comparison, Stock, column, cpu_only, uncounted
 from edgec_partitioner.cost import Link, TpuTime, op_work, streamed_bytes, tpu_work
 from edgec_partitioner.cpu_cost import CpuCost
 from edgec_partitioner.legalize import Applied
@@ -163,7 +163,8 @@ def explain(parts: Partition, cpu: CpuCost, origin: Origin) -> Report:
     made_by = rewrites_of(graph.ops, applied)
     rows = tuple(_op_row(i, op, parts, segment_of[op], cpu, made_by) for i, op in enumerate(graph.ops))
     answers = {op: row.verdict for op, row in zip(graph.ops, rows, strict=True) if row.verdict is not None}
-    ours = column(parts.regions, answers, cpu, parts.link)
+    outside = uncounted(graph, origin.stock)
+    ours = column(parts.regions, answers, cpu, parts.link, outside)
     return Report(
         model=origin.model,
         target=origin.target,
@@ -171,7 +172,7 @@ def explain(parts: Partition, cpu: CpuCost, origin: Origin) -> Report:
         assumed_quantization=origin.assumed_quantization,
         obstacle=origin.obstacle,
         bound_ms=parts.cuts.bound_ms if parts.cuts else None,
-        comparison=Comparison(origin.baseline or cpu_only(graph, cpu), origin.stock, ours),
+        comparison=Comparison(origin.baseline or cpu_only(graph, cpu, outside), origin.stock, ours),
         segments=_segment_rows(parts, cpu),
         applied=applied,
         ops=rows,

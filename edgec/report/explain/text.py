@@ -120,8 +120,9 @@ def notes(r: Report) -> Iterator[str]:
     yield "stock compiler: what edgetpu_compiler would map of that file, by emulation of its rules"
     if stock.basis != "file":
         yield (
-            "that file has int8 inputs and outputs, channels last: what converts them is not among its ops, but "
-            "conversion from and to float is in the estimated ms; scales are assumed, uncertain ops taken to map"
+            "that file has int8 inputs and outputs, channels last: what converts inputs and outputs is an op in no "
+            "column, but conversion from and to float is in the estimated ms; scales are assumed, uncertain ops taken "
+            "to map"
         )
     if stock.every_set.tpu_segments > stock.column.tpu_segments:
         yield f"stock compiler with its option -a: {_every_set(stock.every_set)}"
