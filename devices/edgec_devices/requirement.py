@@ -187,7 +187,8 @@ class Vocabulary:
             return
         own = f", or {name}{sign}{digits}{kind.unit} for {UNITS[kind.unit].dimension}" if kind.unit else ""
         what = f"{name}{sign}{digits} has no unit, and {name} is mostly asked for as a percentage"
-        raise InputError(what, self.where, f"write {name}{sign}{digits}%{own}")
+        percent = f"{100 * value:g}" if value < 1 else digits
+        raise InputError(what, self.where, f"write {name}{sign}{percent}%{own}")
 
     def _check_unit(self, text: str, name: str, unit: str) -> None:
         kind = self.known[name]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Tuple
@@ -16,7 +17,7 @@ from .tensors import TensorInfo
 
 Array = NDArray[Any]
 
-PHOTO_SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".ppm", ".pgm")
+PHOTO_SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".ppm", ".pgm", ".webp")
 """Files that are read as photos, lower case."""
 
 _LUMA = (19595, 38470, 7471)
@@ -135,8 +136,15 @@ def read_photo(path: Path) -> Array:
         hint = "pip install pillow, or give the pixels: a uint8 array [height, width, 3] in an .npy file"
         raise InputError("Pillow is needed to read photos, and is not there", at=str(path), hint=hint) from None
     try:
-        with Image.open(path) as file:
-            return np.asarray((ImageOps.exif_transpose(file) or file).convert("RGB"), np.uint8)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # far larger ones are an error
+            file = Image.open(path)
+        with file:
+            upright = ImageOps.exif_transpose(file) or file
+            if upright.mode.startswith("I"):  # 16 bits of grey, which Pillow would cut off at 255
+                grey = np.clip(np.asarray(upright, np.int64) // 256, 0, 255).astype(np.uint8)
+                return np.repeat(grey[:, :, None], 3, axis=2)
+            return np.asarray(upright.convert("RGB"), np.uint8)
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as e:
         what = f"{path.name} cannot be read as a photo: {e}"
         raise InputError(what, at=str(path), hint="remove the file or save it again") from e

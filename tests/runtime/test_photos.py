@@ -88,6 +88,20 @@ def test_the_devices_program_decodes_photos_where_pillow_is(
     np.testing.assert_array_equal(np.load(tmp_path / "output0.npy"), expected)
 
 
+def test_a_photo_of_16_bits_keeps_its_shades(tmp_path: Path) -> None:
+    """Pillow's own conversion makes everything above 255 white."""
+    shades = np.arange(0, 65536, 257, dtype=np.uint16).reshape(16, 16)
+    Image.fromarray(shades).save(tmp_path / "deep.png")
+    np.testing.assert_array_equal(read_photo(tmp_path / "deep.png"), np.arange(256).reshape(16, 16, 1).repeat(3, 2))
+
+
+@pytest.mark.filterwarnings("error")
+def test_large_photos_are_read_without_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Image.new("RGB", (9, 8)).save(tmp_path / "large.webp")
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 60)
+    assert read_photo(tmp_path / "large.webp").shape == (8, 9, 3)
+
+
 def test_files_that_are_no_photo(tmp_path: Path) -> None:
     (tmp_path / "broken.jpg").write_bytes(b"broken")
     for name in ("broken.jpg", "missing.jpg"):
