@@ -109,7 +109,7 @@ def test_the_line_says_value_margin_and_what_stands_in_the_way() -> None:
         ("throttled==0%", "throttled has no %", "it is a count; leave the unit out"),
         ("tpu.macs>=95", "tpu.macs>=95 has no unit", "write tpu.macs>=95%"),
         ("tpu=100", "tpu.macs=100 has no unit", "write tpu.macs=100%"),
-        ("tpu.macs>=0.5", "mostly asked for as a percentage", "write tpu.macs>=0.5%"),
+        ("tpu.macs>=0.5", "mostly asked for as a percentage", "write tpu.macs>=50%"),
         ("spread<=10", "spread<=10 has no unit", "write spread<=10%, or spread<=10ms for a time"),
         ("ms<=-1ms", "ms is never below 0", "for example"),
         (f"ms<={'9' * 400}", "the number is too large", "for example"),
