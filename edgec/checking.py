@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
@@ -29,6 +29,8 @@ def checked(fn: Callable[_P, _R]) -> Callable[_P, _R]:
             hints.update({p.name: eval(p.annotation, names) for p in signature.parameters.values()})
         for name, value in signature.bind(*args, **kwargs).arguments.items():
             try:
+                if isinstance(value, str) and hints[name] == Sequence[str]:
+                    raise TypeCheckError("a text would be taken letter by letter")
                 check_type(value, hints[name])
             except TypeCheckError as e:
                 what = f"{fn.__name__}({name}={value!r:.60}) is of a wrong type: {str(e).splitlines()[0]}"

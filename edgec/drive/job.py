@@ -27,6 +27,10 @@ class Job:
         folder = self.output.parent
         if not folder.is_dir():
             raise InputError(f"the folder {folder} does not exist", at=str(self.output), hint=f"mkdir -p {folder}")
+        if self.output.is_dir():
+            raise InputError(
+                f"{self.output} is a folder", at="--output", hint=f"write {self.output / self.model.stem}.edgec"
+            )
 
     def recipe(self) -> dict[str, Any]:
         """As JSON: absolute paths, and the hashes of all that is read from them."""

@@ -131,6 +131,8 @@ def lower(
     """
     say = progress or (lambda text: None)
     target = Target.parse(options.target)
+    if not -1 <= options.min_cosine <= 1:
+        raise InputError(f"no cosine can be {options.min_cosine:g} or more", "--min-cosine", "give one of -1 to 1: 0.9")
     passes_off, rewrites_off = _disabled(options.disable)
     say("read")
     imported = read_model(model, options.input_shapes, opaque=assume)
@@ -233,7 +235,9 @@ def _data(graph: Graph, options: Options, chosen: Mapping[str, Preprocess]) -> D
         if not other:
             other, source, seen = known, f"{_name(given)}, the same as for calibration", True
     if own is not None:
-        other, source, seen = load_calibration(own, graph.inputs, preprocess), _name(own), own == given
+        seen = given is not None and own.resolve() == given.resolve()
+        source = f"{_name(own)}, the same as for calibration" if seen else _name(own)
+        other = load_calibration(own, graph.inputs, preprocess)
     return Data(known, other, source, seen)
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 import zipfile
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import overload
 
@@ -97,7 +99,16 @@ def _photos(folder: Path) -> list[Path]:
     if not found:
         kinds = ", ".join(s[1:] for s in PHOTO_SUFFIXES)
         raise InputError("the calibration folder holds no photo", str(folder), f"put some photos ({kinds}) in it")
-    return found
+    return _different(found)
+
+
+def _different(photos: list[Path]) -> list[Path]:
+    """Without copies of one file: one that is held back to verify with would have been seen after all."""
+    sizes = Counter(p.stat().st_size for p in photos)
+    first: dict[bytes | Path, Path] = {}
+    for p in photos:
+        first.setdefault(sha256(p.read_bytes()).digest() if sizes[p.stat().st_size] > 1 else p, p)
+    return list(first.values())
 
 
 def _from_photos(photos: list[Path], path: Path, inputs: Sequence[Value], preprocess: Preprocess | None) -> Photos:
@@ -176,6 +187,8 @@ def _split(array: Array, v: Value, key: str, path: Path) -> list[dict[str, Array
 
 
 def _cast(array: Array, t: TensorType, key: str, path: Path) -> Array:
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise InputError(f"array {key} holds NaN or infinite elements", str(path), "leave such samples out")
     if array.dtype == t.np_dtype:
         return np.ascontiguousarray(array)
     if array.dtype.kind == "f" and t.dtype == "float32":

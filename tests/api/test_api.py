@@ -57,6 +57,8 @@ def test_every_verb_is_a_function_with_the_same_options(name: str) -> None:
         (lambda: edgec.explain(None), "explain(model=None)"),  # type: ignore[arg-type]
         (lambda: edgec.run("a.edgec", [1]), "run(inputs=[1])"),  # type: ignore[arg-type]
         (lambda: edgec.bench("a.edgec", budgets=5), "bench(budgets=5)"),  # type: ignore[arg-type]
+        (lambda: edgec.explain("a.onnx", disable="gelu"), "explain(disable='gelu')"),
+        (lambda: edgec.bench("a.edgec", budgets="p95<=1s"), "bench(budgets='p95<=1s')"),
         (lambda: edgec.flash("a.edgec", 3), "flash(on=3)"),  # type: ignore[arg-type]
         (lambda: edgec.rollback("local:", app=1), "rollback(app=1)"),  # type: ignore[arg-type]
         (lambda: edgec.status(b"local:"), "status(on="),  # type: ignore[arg-type]

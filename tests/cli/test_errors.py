@@ -121,6 +121,15 @@ def test_unknown_preprocessing(tmp_path: Path) -> None:
     refused(edgec("explain", DIGITS, "--preprocess", "0..1", cwd=tmp_path), "0..1")
 
 
+def test_output_that_is_a_folder(tmp_path: Path) -> None:
+    refused(edgec("compile", DIGITS, "-o", ".", cwd=tmp_path), "is a folder")
+
+
+def test_a_cosine_that_cannot_be(tmp_path: Path) -> None:
+    for value in ("1.1", "nan"):
+        refused(edgec("compile", DIGITS, "--min-cosine", value, cwd=tmp_path), "no cosine can be")
+
+
 def test_output_folder_that_is_not_there(tmp_path: Path) -> None:
     refused(edgec("compile", DIGITS, "-o", "a/b.edgec", cwd=tmp_path), "folder a does not exist")
 

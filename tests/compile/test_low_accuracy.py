@@ -135,3 +135,10 @@ def test_explain_says_first_that_scales_are_assumed_and_agrees_with_what_compile
     left = edgec.explain(model, "pi4+coral", allow_float=True)
     assert not left.assumed_quantization
     assert {s.place for s in left.segments} == {"cpu"}
+
+
+def test_verifying_with_what_calibration_saw_is_said(tmp_path: Path, data: Path) -> None:
+    done = edgec.compile(
+        planted(tmp_path / "m.onnx", 4), "pi4+coral", tmp_path / "m.edgec", calibrate=data, validate=data
+    )
+    assert done.verification.source == "data.npz, the same as for calibration"

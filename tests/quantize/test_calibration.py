@@ -161,8 +161,8 @@ def test_both_parts_are_drawn_from_the_whole_folder() -> None:
 
 
 def test_photos_that_are_held_back_are_not_read(photos: Path) -> None:
-    for name in "defghi":
-        Image.new("RGB", (6, 4)).save(photos / f"{name}.png")
+    for i, name in enumerate("defghi"):
+        Image.new("RGB", (6, 4), (i, 0, 0)).save(photos / f"{name}.png")
     known, other = split(load_calibration(photos, [IMAGE]), 100)
     assert isinstance(known, Photos)
     assert isinstance(other, Photos)
@@ -170,3 +170,16 @@ def test_photos_that_are_held_back_are_not_read(photos: Path) -> None:
     for path in other.paths:
         path.write_bytes(b"broken")
     assert len(list(known)) == len(known)
+
+
+def test_copies_of_a_photo_are_one_sample(photos: Path) -> None:
+    """Else what is held back could be what calibration saw."""
+    (photos / "c.png").write_bytes((photos / "b.PNG").read_bytes())
+    assert len(load_calibration(photos, [IMAGE])) == 2
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_arrays_that_are_not_finite_are_refused(tmp_path: Path, value: float) -> None:
+    np.savez(tmp_path / "x.npz", plain=np.full((2, 5), value, np.float32))
+    with pytest.raises(InputError, match="NaN or infinite"):
+        load_calibration(tmp_path / "x.npz", [PLAIN])
