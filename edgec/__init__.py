@@ -58,7 +58,7 @@ def compile(
     validate: str | Path | None = None,
     allow_float: bool = False,
     preprocess: str | None = None,
-    input_shapes: Mapping[str, tuple[int, ...]] | None = None,
+    input_shapes: Mapping[str, Sequence[int]] | None = None,
     min_cosine: float = 0.9,
     disable: Sequence[str] = (),
     optimistic: bool = False,
@@ -114,7 +114,7 @@ def explain(
     calibrate: str | Path | None = None,
     allow_float: bool = False,
     preprocess: str | None = None,
-    input_shapes: Mapping[str, tuple[int, ...]] | None = None,
+    input_shapes: Mapping[str, Sequence[int]] | None = None,
     min_cosine: float = 0.9,
     disable: Sequence[str] = (),
     optimistic: bool = False,
@@ -320,7 +320,7 @@ def _options(
     target: str,
     calibrate: str | Path | None,
     preprocess: str | None,
-    input_shapes: Mapping[str, tuple[int, ...]] | None,
+    input_shapes: Mapping[str, Sequence[int]] | None,
     min_cosine: float,
     disable: Sequence[str],
     optimistic: bool,
@@ -329,7 +329,7 @@ def _options(
 ) -> Options:
     from edgec.drive.lower import Options
 
-    shapes = dict(input_shapes or {})
+    shapes = {name: tuple(shape) for name, shape in (input_shapes or {}).items()}
     return Options(
         target,
         _path(calibrate),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -39,11 +40,18 @@ class Device(ABC):
 def device_for(url: str, timeout: float = TIMEOUT_S) -> Device:
     """The device of "local:", "emulated:pi4" and the like.  timeout: seconds for which nothing may move.
 
-    Raises InputError for a URL that none of links/ knows."""
+    Raises InputError for a URL that none of links/ knows, and for a timeout that is none."""
     _, module, rest = link_module(url)
     opened: Device = module.open_device(rest)
-    opened.timeout = timeout
+    opened.timeout = patience(timeout)
     return opened
+
+
+def patience(timeout: float) -> float:
+    """The timeout.  Raises InputError for what is no number of seconds from 1 on."""
+    if not 1 <= timeout < math.inf:
+        raise InputError(f"nothing can be waited for {timeout:g} seconds", hint="give a timeout of 1 second or more")
+    return timeout
 
 
 def link_module(url: str) -> tuple[str, ModuleType, str]:

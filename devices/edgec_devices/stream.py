@@ -15,7 +15,7 @@ from pathlib import Path
 import edgec_runtime
 from edgec_runtime import DeviceError, InputError
 
-from edgec_devices.device import TIMEOUT_S, link_module
+from edgec_devices.device import TIMEOUT_S, link_module, patience
 
 DEVICE_END = ("wire", "ed25519", "trust", "slots", "vitals", "facts", "units", "wheels", "agent")
 SIGN = "os.write(1,bytes([10]))"
@@ -72,7 +72,7 @@ def stream_for(url: str, ask: bool = False, timeout: float = TIMEOUT_S) -> Strea
     """
     _, module, rest = link_module(url)
     opened: Stream = module.open_stream(rest, ask)
-    opened.timeout = timeout
+    opened.timeout = patience(timeout)
     return opened
 
 

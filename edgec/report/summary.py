@@ -78,11 +78,22 @@ def _top_refusals(partition: Partition) -> Iterator[str]:
 
 
 def _checks(checked: Verification) -> Iterator[str]:
-    """Whether the code does what it should: whatever the accuracy of the model that it runs."""
+    """Whether the code does what it should: whatever the accuracy of the model that it runs.
+
+    A line for each way of running, for all segments that are exact; one for each of the others.
+    """
+    exact: dict[str, list[str]] = {}
     for c in checked.segments:
-        near = f"within {c.error:.2g} of interp ({c.limit:.2g} allowed)"
-        exact = near if c.error else "as interp does, bit for bit"
-        yield f"verified {c.segment}: as {c.how} it runs {exact} ({_samples(checked.exact)})"
+        if not c.error:
+            exact.setdefault(c.how, []).append(c.segment)
+    for how, names in exact.items():
+        which = ", ".join(names) if len(names) <= 6 else f"{len(names)} segments, {names[0]} to {names[-1]}"
+        runs = "it runs" if len(names) == 1 else "they run"
+        yield f"verified {which}: as {how} {runs} as interp does, bit for bit ({_samples(checked.exact)})"
+    for c in checked.segments:
+        if c.error:
+            near = f"within {c.error:.2g} of interp ({c.limit:.2g} allowed)"
+            yield f"verified {c.segment}: as {c.how} it runs {near} ({_samples(checked.exact)})"
 
 
 def _accuracy(checked: Verification) -> Iterator[str]:

@@ -78,6 +78,12 @@ def test_wrong_types_are_errors_of_edgec(call: Any, said: str) -> None:
     assert e.value.exit_code == 2
 
 
+@pytest.mark.parametrize("seconds", [-1.0, 0.0, float("nan"), float("inf")])
+def test_nobody_waits_for_no_time(seconds: float, tmp_path: Path) -> None:
+    with pytest.raises(EdgecError, match="nothing can be waited for"):
+        edgec.doctor("local:", timeout=seconds)
+
+
 def test_help_shows_the_verbs_and_no_internals() -> None:
     text = pydoc.plain(pydoc.render_doc(edgec))
     functions = text.split("\nFUNCTIONS\n")[1].split("\nDATA\n")[0]
