@@ -114,8 +114,10 @@ class _Writer:
 
 
 def _reachable(fields: dict[str, Any], op: Op) -> dict[str, Any]:
-    """The options without an activation's bounds that lie beyond int32 on the output's scale: int8 never gets there, and
-    TFLite refuses such a bound."""
+    """The options without an activation's bounds that are beyond int32 on the output's scale.
+
+    int8 never gets there, and TFLite refuses such a bound.
+    """
     t = op.outputs[0].type
     act = fields.get("fusedActivationFunction", 0)
     low, high = ACTIVATIONS[TFLITE_ACTIVATIONS[act]]
