@@ -36,6 +36,16 @@ def test_the_table_of_imports_is_fresh(request: pytest.FixtureRequest) -> None:
     assert ARCHITECTURE.read_text() == fresh, "run pytest --update-golden tests/house/test_docs.py"
 
 
+def test_architecture_has_a_row_for_every_room() -> None:
+    rooms = ARCHITECTURE.read_text().split("## The rooms")[1].split("### Who may import whom")[0]
+    for room in TABLE:
+        package = room.split(".")[0]
+        home = {"edgec_partitioner": "partitioner/", "edgec_devices": "devices/", "edgec_runtime": "runtime/"}
+        path = home.get(package, "") + room.replace(".", "/")
+        named = (f"`{path}/`", f"`{path}.py`", f"`{path}/__init__.py`")
+        assert any(n in rooms for n in named), f"{room} has no row"
+
+
 def test_messages_in_troubleshooting_are_those_of_the_program() -> None:
     """Each **`message`** that a paragraph begins with is in the code, letter by letter."""
     page = (ARCHITECTURE.parent / "troubleshooting.md").read_text()
@@ -70,7 +80,7 @@ def test_command_lines_of_the_pages_parse(line: str) -> None:
 def test_the_tutorial_goes_all_the_way() -> None:
     verbs = re.findall(r"^    \$ edgec (\w+)", (ARCHITECTURE.parent / "tutorial.md").read_text(), re.M)
     steps = ["doctor", "explain", "compile", "run", "bench", "devices", "flash", "status", "rollback", "package"]
-    assert [v for v in dict.fromkeys(verbs)] == steps
+    assert list(dict.fromkeys(verbs)) == steps
 
 
 def test_pages_fetch_nothing_and_are_strict() -> None:
