@@ -15,7 +15,6 @@ from ai_edge_litert import schema_py_generated as schema
 
 from edgec.errors import InternalError
 from edgec.ir import Array, Builder, Graph, Op, Quant, TensorType, TfliteCode, Value
-from edgec.ops.fixed_point import ACTIVATIONS, TFLITE_ACTIVATIONS
 from edgec.ops.quantize import Quantize
 
 _TENSOR_TYPES = {
@@ -75,7 +74,6 @@ class _Writer:
         out.outputs = [self._tensor(v) for v in op.outputs]
         if code.options is not None:
             table, fields = code.options
-            fields = _reachable(fields, op)
             out.builtinOptionsType = getattr(schema.BuiltinOptions, table)
             out.builtinOptions = getattr(schema, table + "T")()
             for key, value in fields.items():
@@ -111,21 +109,6 @@ class _Writer:
             self.index[v] = len(self.tensors)
             self.tensors.append(t)
         return self.index[v]
-
-
-def _reachable(fields: dict[str, Any], op: Op) -> dict[str, Any]:
-    """The options without an activation's bounds that are beyond int32 on the output's scale.
-
-    int8 never gets there, and TFLite refuses such a bound.
-    """
-    t = op.outputs[0].type
-    act = fields.get("fusedActivationFunction", 0)
-    low, high = ACTIVATIONS[TFLITE_ACTIVATIONS[act]]
-    far = [bound for bound in (low, high) if np.isfinite(bound) and abs(bound) >= t.scale * 2.0**31] if t.quant else []
-    if not far:
-        return fields
-    kept = "relu" if low == 0.0 else "none"
-    return {**fields, "fusedActivationFunction": TFLITE_ACTIVATIONS.index(kept)}
 
 
 def _opcode(builtin: int, version: int) -> Any:
