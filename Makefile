@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 FIXTURES := build/venv-fixtures
 
 .PHONY: setup system demo test check lint types fast models-table partition-table stock-table cost-table pipeline-table \
-        bench-check bench-peers busy-check onnx-sweep faults fixtures clean
+        bench-check bench-peers busy-check onnx-sweep faults docs fixtures clean
 
 setup: system $(STAMP)
 
@@ -18,7 +18,7 @@ system:
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet -e '.[dev]'
+	$(BIN)/python -m pip install --quiet -e '.[dev,docs]'
 	@tools/tflite-runtime-env.sh $(PYTHON)
 	@touch $(STAMP)
 
@@ -79,6 +79,10 @@ faults: setup
 # Every node test of the onnx package through edgec, and each in every element type up to C: takes some minutes
 onnx-sweep: setup
 	$(BIN)/python -m tests.tables.onnx_sweep
+
+# The pages of docs/ and the API reference as a site in build/site; a warning is an error
+docs: setup
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 fixtures:
 	$(PYTHON) -m venv $(FIXTURES)

@@ -1,11 +1,11 @@
 """edgec: trained vision models onto a Raspberry Pi, with or without a Coral Edge TPU.
 
-import edgec
-edgec.compile("model.onnx", target="pi4+coral", calibrate="photos/", output="out.edgec")
-edgec.flash("out.edgec", on="ssh://pi@attic")
+    import edgec
+    edgec.compile("model.onnx", "pi4+coral", "out.edgec", calibrate="photos/")
+    edgec.flash("out.edgec", on="ssh://pi@attic")
 
-Every verb of the command line is a function with the same options. All of them raise errors.EdgecError, whose text says
-what failed, where, and one thing to do; arguments of a wrong type too.
+Every verb of the command line is a function with the same options. All of them raise `edgec.errors.EdgecError`, whose
+text says what failed, where, and one thing to do; arguments of a wrong type too.
 """
 
 from __future__ import annotations
@@ -70,14 +70,23 @@ def compile(
 ) -> Compiled:
     """Compile a .onnx or .tflite file into one verified bundle: `output`, or MODEL.edgec in the working folder.
 
-    target: "host", "pi4", "pi4+coral", … calibrate: a folder of photos or an .npz; quantizes to int8. validate: others
-    to verify with (default: a quarter of `calibrate`, held back). allow_float: run a float model without `calibrate` on
-    the CPU though the target has an Edge TPU; refused without. preprocess: how photos become inputs
-    (docs/preprocessing.md). input_shapes: freezes dynamic inputs, by name. min_cosine: how like the float model int8
-    must be. disable: passes or rewrites to leave out. optimistic: try ops on the Edge TPU that it may or may not have.
-    labels: a text file, one a line. cc: a C compiler of this machine instead of zig. dump: "after=PASS" writes the
-    graph beside the bundle. edgetpu_compiler: a path, "ssh://host", "folder:DIR", "none". progress: called with each
-    step's name, "" at the end.
+    Args:
+        model: the .onnx or .tflite file.
+        target: "host", "pi4", "pi4+coral", …
+        output: the bundle.
+        calibrate: a folder of photos or an .npz; quantizes to int8.
+        validate: others to verify with (default: a quarter of `calibrate`, held back).
+        allow_float: run a float model without `calibrate` on the CPU though the target has an Edge TPU.
+        preprocess: how photos become inputs (docs/preprocessing.md).
+        input_shapes: freezes dynamic inputs, by name.
+        min_cosine: how like the float model int8 must be.
+        disable: passes or rewrites to leave out.
+        optimistic: try ops on the Edge TPU that it may or may not have.
+        labels: a text file, one a line.
+        cc: a C compiler of this machine instead of zig.
+        dump: "after=PASS" writes the graph beside the bundle.
+        edgetpu_compiler: a path, "ssh://host", "folder:DIR", "none".
+        progress: called with each step's name, "" at the end.
     """
     from edgec.drive.compile import compile_model
 
@@ -99,7 +108,9 @@ def compile(
 def finish(folder: str | Path, *, progress: Callable[[str], None] | None = None) -> Compiled:
     """Go on with a hand-off folder (`edgetpu_compiler="folder:DIR"`) on which edgetpu_compiler has run.
 
-    progress: as in `compile`.
+    Args:
+        folder: the hand-off folder.
+        progress: as in `compile`.
     """
     from edgec.drive.compile import finish
 
@@ -119,7 +130,12 @@ def explain(
     disable: Sequence[str] = (),
     optimistic: bool = False,
 ) -> Report:
-    """Where each operation of a model runs, and why. The options are those of `compile`."""
+    """Where each operation of a model runs, and why.
+
+    Args:
+        model: the .onnx or .tflite file.
+        target: this and all others as in `compile`.
+    """
     from edgec.drive.explain import explain_model
 
     options = _options(target, calibrate, preprocess, input_shapes, min_cosine, disable, optimistic, allow_float)
@@ -130,10 +146,14 @@ def explain(
 def run(
     bundle: str | Path, inputs: Mapping[str, Any], on: str = "local:", *, timeout: float = _TIMEOUT_S
 ) -> dict[str, Array]:
-    """One inference of a bundle on a device ("local:", "emulated:pi4", …): inputs and outputs are arrays by name.
+    """One inference of a bundle on a device; returns the outputs by name.
 
-    An image input takes a photo too, uint8 [height, width, 3] of any size (docs/preprocessing.md). timeout: seconds for
-    which nothing may move on the way to it.
+    Args:
+        bundle: the .edgec file.
+        inputs: arrays by name. An image input takes a photo too, uint8 [height, width, 3] of any size
+            (docs/preprocessing.md).
+        on: the device: "local:", "emulated:pi4", "ssh://pi@host", … or a name of edgec.toml.
+        timeout: seconds for which nothing may move on the way to it.
     """
     from edgec_devices import device_for
     from edgec_runtime import Bundle
@@ -164,11 +184,21 @@ def bench(
 ) -> BenchReport:
     """Latencies of a bundle on a device, and whether its budgets hold; estimates are marked as such.
 
-    budgets: "p95<=33ms" and the like; a missed one is no error but an entry of the report. runs, seconds: of timed
-    inferences in all. threads: of the CPU. timeout: as in `run`.
-    compare: the `json` of an earlier run; max_regress: how much slower is too
-    slow, 0.05 is 5 %.
-    accept_estimates, accept_throttling: what may satisfy a budget. json, junit, markdown, trace, html: files to write.
+    Args:
+        bundle: the .edgec file.
+        on: the device, as in `run`.
+        budgets: "p95<=33ms" and the like; a missed one is no error but an entry of the report.
+        runs: timed inferences in all, or `seconds` of them.
+        threads: of the CPU.
+        timeout: as in `run`.
+        compare: the `json` of an earlier run.
+        max_regress: how much slower than that is too slow; 0.05 is 5 %.
+        accept_estimates, accept_throttling: what may satisfy a budget.
+        json: file for all figures and samples (docs/bench.schema.json).
+        junit: file with a test case for each verdict.
+        markdown: file with what the terminal shows.
+        trace: file for chrome://tracing or ui.perfetto.dev.
+        html: file of a page to look at.
     """
     from edgec.benching.request import Bench
     from edgec.drive.bench import run_bench
@@ -196,9 +226,12 @@ def bench(
 
 @_checked
 def doctor(on: str | None = None, *, ask: bool = False, timeout: float = _TIMEOUT_S) -> Findings:
-    """What this machine, or a device ("ssh://pi@host", …), has and lacks, with a command to type for each finding.
+    """What this machine, or a device, has and lacks, with a command to type for each finding.
 
-    ask: a person is there to type a password. timeout: as in `run`.
+    Args:
+        on: the device ("ssh://pi@host", …); without it, this machine.
+        ask: a person is there to type a password.
+        timeout: as in `run`.
     """
     from edgec_devices.doctor import examine
 
@@ -209,7 +242,8 @@ def doctor(on: str | None = None, *, ask: bool = False, timeout: float = _TIMEOU
 def devices(*, probe: bool = False) -> tuple[Found, ...]:
     """What there is from here: serial ports, hosts of edgec.toml, boards to emulate, Edge TPUs.
 
-    probe: log in to serial ports too, to see what answers.
+    Args:
+        probe: log in to serial ports too, to see what answers.
     """
     from edgec_devices.listing import listing
 
@@ -232,11 +266,19 @@ def flash(
 ) -> tuple[Outcome, ...]:
     """Put a bundle on devices: only what differs is sent, checked there, and switched to at once. An outcome each.
 
-    app: the folder on the device (default: the model's name). health: a latency that must be kept there, "p95<=40ms",
-    or the old version stays. service: systemd runs it from then on. with_runtime: edgec-runtime too; wheels: beside it.
-    ask: a person is there to type a password. timeout: as in `run`.
-    progress: called with the URL and what was sent of how much, from any
-    thread. What a device refuses is in its outcome; what is wrong before any device is touched is raised.
+    What a device refuses is in its outcome; what is wrong before any device is touched is raised.
+
+    Args:
+        bundle: the .edgec file.
+        on: a device or several, as in `run`.
+        app: the folder on the device (default: the model's name).
+        health: a latency that must be kept there, "p95<=40ms", or the old version stays.
+        service: systemd runs it from then on.
+        with_runtime: edgec-runtime too, unpacked beside the bundle.
+        wheels: more wheels beside that.
+        ask: a person is there to type a password.
+        timeout: as in `run`.
+        progress: called with the URL and what was sent of how much, from any thread.
     """
     from edgec_devices.flash import flash
     from edgec_devices.pushing import Wheel
@@ -249,7 +291,14 @@ def flash(
 def rollback(
     on: str | Sequence[str], *, app: str | None = None, ask: bool = False, timeout: float = _TIMEOUT_S
 ) -> tuple[Outcome, ...]:
-    """Go back to the version before the last flash. An outcome for each device; app, ask and timeout as in `flash`."""
+    """Go back to the version before the last flash. An outcome for each device.
+
+    Args:
+        on: a device or several, as in `run`.
+        app: the folder on the device (default: the only one there).
+        ask: a person is there to type a password.
+        timeout: as in `run`.
+    """
     from edgec_devices.flash import rollback
 
     return rollback(_devices(on), app, ask=ask, timeout=timeout)
@@ -257,7 +306,13 @@ def rollback(
 
 @_checked
 def status(on: str | Sequence[str], *, ask: bool = False, timeout: float = _TIMEOUT_S) -> tuple[Outcome, ...]:
-    """What devices are and which versions they have: `facts` of each outcome; ask and timeout as in `flash`."""
+    """What devices are and which versions they have: `facts` of each outcome.
+
+    Args:
+        on: a device or several, as in `run`.
+        ask: a person is there to type a password.
+        timeout: as in `run`.
+    """
     from edgec_devices.flash import status
 
     return status(_devices(on), ask=ask, timeout=timeout)
@@ -276,9 +331,14 @@ def package(
 ) -> Path:
     """Make a Debian package of a bundle: program, bundle, runtime and a systemd service. The file that was written.
 
-    format: "deb", or "tar" (.tar.gz with install.sh). arch: "arm64", "armhf" or "amd64", where the bundle has programs
-    for several. app: the service is edgec-APP. version: of the package. maintainer: "Name <address>". output: a file or
-    folder.
+    Args:
+        bundle: the .edgec file.
+        format: "deb", or "tar" (.tar.gz with install.sh).
+        arch: "arm64", "armhf" or "amd64", where the bundle has programs for several.
+        app: the service is edgec-APP.
+        version: of the package.
+        maintainer: "Name <address>".
+        output: a file or folder.
     """
     from edgec_devices import package as packages
 
@@ -296,7 +356,11 @@ def sign(
 ) -> str:
     """Sign a bundle, in its place or to `output`, so that devices with a trusted key take it. The key's fingerprint.
 
-    key: the private key. new_key: makes one, this file and the same with .pub; without a bundle that is all.
+    Args:
+        bundle: the .edgec file.
+        key: the private key.
+        new_key: makes one, this file and the same with .pub; without a bundle that is all.
+        output: the signed bundle.
     """
     from edgec_devices.signing import sign_or_make
 
@@ -309,7 +373,11 @@ def trust(
 ) -> tuple[Outcome, ...]:
     """Have devices take only bundles that are signed with this public key, or one that they trust already.
 
-    ask, timeout: as in `flash`.
+    Args:
+        key: the public key's file.
+        on: a device or several, as in `run`.
+        ask: a person is there to type a password.
+        timeout: as in `run`.
     """
     from edgec_devices.signing import trust
 

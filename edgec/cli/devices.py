@@ -106,7 +106,10 @@ def devices(as_json: bool, probe: bool) -> None:
     if as_json:
         click.echo(json.dumps([vars(f) for f in found], indent=1))
     else:
-        click.echo(table(("url", "what it is", "answers"), [(f.url, f.what, f.answers or "") for f in found], "lll"))
+        asked = any(f.answers for f in found)
+        columns = ("url", "what it is", "answers")[: 3 if asked else 2]
+        rows = [(f.url, f.what, f.answers or "")[: len(columns)] for f in found]
+        click.echo(table(columns, rows, "lll"[: len(columns)]))
 
 
 VERBS: tuple[click.Command, ...] = (flash, rollback, status, devices)

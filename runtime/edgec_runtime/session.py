@@ -47,11 +47,14 @@ class _Backend(Protocol):
 class Session:
     """Runs the bundle's segments in order on buffers that are made once.
 
-    tpu: "auto" uses the stick when there is one and the segment was compiled for it, else the segment's C twin;
-    "delegate" insists on the stick; "interpreter" runs the .tflite on LiteRT's or tflite-runtime's reference kernels;
-    "c" never looks for a stick.  interpreter: "litert", "tflite-runtime", or a function that makes one.
-
     One run at a time: concurrent calls wait for each other.  Raises BundleError, InputError or DeviceError.
+
+    Args:
+        bundle: the .edgec file, or an opened one.
+        tpu: "auto" uses the stick when there is one and the segment was compiled for it, else the segment's C twin;
+            "delegate" insists on the stick; "interpreter" runs the .tflite on LiteRT's or tflite-runtime's reference
+            kernels; "c" never looks for a stick.
+        interpreter: "litert", "tflite-runtime", or a function that makes one.
     """
 
     def __init__(
@@ -101,11 +104,13 @@ class Session:
         return {s.name: b.kind for s, b in zip(self.manifest.segments, self._backends)}
 
     def run(self, inputs: Mapping[str, Any], *, timings: Optional[List[SegmentTime]] = None) -> Dict[str, Array]:
-        """One inference.  inputs: by name, of exactly the type and shape of `self.inputs`; returns copies, by name.
+        """One inference; returns copies of the outputs, by name.
 
-        An image input takes a photo as well: uint8 [H,W,3] of any size, red first ([H,W,4]: alpha is dropped; [H,W]:
-        grey), which `manifest.preprocess` makes into the input.
-        timings: a list that gets one SegmentTime per segment.
+        Args:
+            inputs: by name, of exactly the type and shape of `self.inputs`. An image input takes a photo as well: uint8
+                [H,W,3] of any size, red first ([H,W,4]: alpha is dropped; [H,W]: grey), which `manifest.preprocess`
+                makes into the input.
+            timings: a list that gets one SegmentTime per segment.
         """
         arrays = check_inputs(self.manifest, inputs)
         with self._lock:

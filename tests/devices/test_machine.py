@@ -6,6 +6,9 @@ import json
 import os
 import re
 import select
+import shlex
+import shutil
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,6 +24,7 @@ from edgec_runtime.cache import cache_dir
 
 import edgec
 from edgec.benching.result import EMULATOR
+from tests.cli.verbs import edgec as edgec_verb
 from tests.conftest import ROOT
 from tests.runtime import tiny_model
 
@@ -127,6 +131,40 @@ def test_a_machine_that_is_on_is_reached_by_its_name_alone(machine: Machine, mon
         assert facts is not None
         assert facts["emulated"] is True
         assert facts["board"].startswith("Raspberry Pi 4")
+
+
+def test_the_device_part_of_the_tutorial(
+    machine: Machine, url: Callable[[str], str], bundles: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """Its command lines as they are printed, from flash to the service, with the tiny model for the network."""
+    shutil.copy(bundles[0], tmp_path / "mobilenet_v2.edgec")
+    shutil.copy(bundles[1], tmp_path / "second.edgec")
+    machine.run("rm -rf ~/.edgec")
+    text = (ROOT / "docs" / "tutorial.md").read_text()
+    for written, here in (
+        ("ssh://emulated-pi4", url("ssh")),
+        (" emulated-pi4", f" {machine.alias}"),
+        ("~/.cache/edgec/machines/pi4/ssh_config", str(machine.ssh_config)),
+        ("edgec-mobilenet-v2", "edgec-tiny"),
+    ):
+        text = text.replace(written, here)
+    lines = re.findall(r"^    \$ (.*)$", text[text.index("## 7.") :], re.M)
+    done = []
+    for line in lines:
+        words = shlex.split(line)
+        if words[0] != "edgec":
+            ended = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
+            asks = "systemctl" in words  # status 3: the tiny model has been timed, and its service has ended
+            assert ended.returncode in ((0, 3) if asks else (0,)), (line, ended)
+            assert not asks or "service; enabled" in ended.stdout
+        elif words[1] not in ("compile", "devices"):
+            result = edgec_verb(*words[1:], cwd=tmp_path)
+            assert result.code == 0, (line, result)
+        done.append(words[0] if words[0] != "edgec" else words[1])
+    assert done == [
+        *("flash", "compile", "flash", "status", "bench", "bench", "rollback"),
+        *("package", "scp", "ssh", "ssh", "devices"),
+    ]
 
 
 @pytest.mark.parametrize("link", LINKS)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
+import click
 import pytest
 
+from edgec.cli.main import cli
 from edgec.emit.c import CSRC
 from edgec.report.supported_ops import supported_ops
 from tests.house.test_arrows import TABLE, _files
@@ -33,6 +36,16 @@ def test_the_table_of_imports_is_fresh(request: pytest.FixtureRequest) -> None:
     assert ARCHITECTURE.read_text() == fresh, "run pytest --update-golden tests/house/test_docs.py"
 
 
+def test_architecture_has_a_row_for_every_room() -> None:
+    rooms = ARCHITECTURE.read_text().split("## The rooms")[1].split("### Who may import whom")[0]
+    for room in TABLE:
+        package = room.split(".")[0]
+        home = {"edgec_partitioner": "partitioner/", "edgec_devices": "devices/", "edgec_runtime": "runtime/"}
+        path = home.get(package, "") + room.replace(".", "/")
+        named = (f"`{path}/`", f"`{path}.py`", f"`{path}/__init__.py`")
+        assert any(n in rooms for n in named), f"{room} has no row"
+
+
 def test_messages_in_troubleshooting_are_those_of_the_program() -> None:
     """Each **`message`** that a paragraph begins with is in the code, letter by letter."""
     page = (ARCHITECTURE.parent / "troubleshooting.md").read_text()
@@ -42,3 +55,37 @@ def test_messages_in_troubleshooting_are_those_of_the_program() -> None:
     assert len(quoted) > 10
     for message in quoted:
         assert message.removesuffix(" emulated") in code, message
+
+
+def command_lines() -> list[str]:
+    """Each `$ edgec …` of the pages, and of README; without its comment and what is left out."""
+    pages = [*sorted(ARCHITECTURE.parent.glob("*.md")), ARCHITECTURE.parents[1] / "README.md"]
+    lines = [m for page in pages for m in re.findall(r"^    \$ (edgec .*)$", page.read_text(), re.M)]
+    return list(dict.fromkeys(lines))
+
+
+@pytest.mark.parametrize("line", command_lines())
+def test_command_lines_of_the_pages_parse(line: str) -> None:
+    """The verb and its options are there, and their values are taken; nothing is run."""
+    words = shlex.split(line, comments=True)[1:]
+    command: click.Command = cli
+    context = click.Context(cli, info_name="edgec")
+    while isinstance(command, click.Group) and words and (found := command.get_command(context, words[0])):
+        command = found
+        context = click.Context(command, info_name=words.pop(0), parent=context)
+    assert command is not cli, line
+    command.make_context(context.info_name, words, parent=context.parent)
+
+
+def test_the_tutorial_goes_all_the_way() -> None:
+    verbs = re.findall(r"^    \$ edgec (\w+)", (ARCHITECTURE.parent / "tutorial.md").read_text(), re.M)
+    steps = ["doctor", "explain", "compile", "run", "bench", "devices", "flash", "status", "rollback", "package"]
+    assert list(dict.fromkeys(verbs)) == steps
+
+
+def test_pages_fetch_nothing_and_are_strict() -> None:
+    config = (ARCHITECTURE.parents[1] / "mkdocs.yml").read_text()
+    assert "font: false" in config
+    assert "strict: true" in config
+    named = set(re.findall(r"[\w-]+\.md", config))
+    assert named == {page.name for page in ARCHITECTURE.parent.glob("*.md")}, "every page is in nav, once"
