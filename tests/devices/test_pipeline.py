@@ -18,6 +18,7 @@ from edgec_devices.pipeline.insn import FLAGS, SP, VECTOR, Insn
 from edgec_devices.pipeline.steady import cycles
 from edgec_devices.plugin import block_count_plugin
 from edgec_runtime import Bundle, InputError, ToolError
+from edgec_runtime.bundle import WEIGHTS_FILE
 
 V = VECTOR
 CORES = ("cortex-a53", "cortex-a72", "cortex-a76")
@@ -389,6 +390,7 @@ def test_32_bit_programs_are_counted(bundle: Bundle, tmp_path: Path) -> None:
     program = tmp_path / "main"
     program.write_bytes(bundle.read(bundle.manifest.programs["linux-armv7"]))
     program.chmod(0o700)
+    (tmp_path / WEIGHTS_FILE).write_bytes(bundle.read(bundle.manifest.weights["linux-armv7"]))
     counts = run_counted(program, tmp_path / "a", Board.load("pi4"), "qemu-arm", caches=False)
     assert counts.target == "arm"
     assert all(50 < counts.instructions((s, -1)) < 5000 for s in range(3))
