@@ -30,7 +30,7 @@ HEALTH = Vocabulary({metric: Kind("ms") for metric in METRICS}, "--health", "p95
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of it on one device.  error: None where all went well."""
+    """What came of it on one device.  error: None where all went well.  sent: bytes.  seconds: all that a flash took."""
 
     url: str
     what: str
@@ -67,11 +67,13 @@ def flash(
     recipe, budget = Recipe.of(bundle, app), HEALTH.parse(health) if health is not None else None
 
     def one(url: str) -> Outcome:
+        begun = time.monotonic()
         for attempt in range(ATTEMPTS):
             report(url, Sending(step="connecting"))
             try:
                 with Connection(stream_for(url, ask, timeout)) as connection:
-                    return flash_one(connection, recipe, budget, lambda sending: report(url, sending), service, wheels)
+                    done = flash_one(connection, recipe, budget, lambda sending: report(url, sending), service, wheels)
+                return replace(done, seconds=time.monotonic() - begun)
             except LinkLost:
                 if attempt + 1 == ATTEMPTS:
                     raise
@@ -97,7 +99,6 @@ def flash_one(
         progress(Sending(step="sending the runtime"))
     pushed = "" if wheels is None else f", {push(connection, recipe.app, wheels)}"
     sent = send(connection, recipe, progress=progress)
-    figures = (sent.sending.wire, sent.sending.seconds)
     said = ""
     if budget:
         progress(replace(sent.sending, step="measuring"))
@@ -123,7 +124,7 @@ def flash_one(
         what = f"flashed, slot {done['active']}{pushed}{said}{_service_trouble(done)}"
     if service:
         what += _start(connection, recipe.app)
-    return Outcome(url, what, None, *figures)
+    return Outcome(url, what, None, sent.sending.wire)
 
 
 def _start(connection: Connection, app: str) -> str:
