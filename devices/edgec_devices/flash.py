@@ -30,7 +30,7 @@ HEALTH = Vocabulary({metric: Kind("ms") for metric in METRICS}, "--health", "p95
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of it on one device.  error: None where all went well.  sent: bytes.  seconds: all that a flash took."""
+    """What came of it on one device.  error: None where all went well.  sent: bytes.  seconds: of a flash, in all."""
 
     url: str
     what: str
