@@ -174,7 +174,7 @@ def _files(
 ) -> dict[str, bytes]:
     """The bundle's files by path. src/ compiles by itself: it has the kernels that the generated C includes."""
     files = {f"src/{name}": text.encode() for name, text in texts.items()}
-    files |= {f"src/{p.name}": p.read_bytes() for p in sorted(CSRC.iterdir()) if p.suffix in (".h", ".c")}
+    files |= {f"src/{p.relative_to(CSRC).as_posix()}": p.read_bytes() for p in sorted(CSRC.rglob("*.[ch]"))}
     files |= {f"segments/{name}.tflite": data for name, data in tflites.items()}
     if asked is not None:
         files |= {f"segments/{n}_edgetpu.tflite": r.data for n, r in asked.segments.items() if r.data is not None}

@@ -16,11 +16,13 @@ from pathlib import Path
 import edgec_runtime
 import numpy as np
 
-from edgec.emit.memory import Lifetime, Plan, aligned, is_view, lifetimes, plan_offsets, roots
+from edgec.emit.memory import Lifetime, Plan, aligned, lifetimes, plan_offsets, roots
 from edgec.errors import InternalError, UnsupportedError
-from edgec.ir import Array, Graph, Op, Value
+from edgec.ir import Array, Graph, KernelCall, Op, Pointer, Scratch, Struct, Table, Value
 from edgec.ir.graph import unique
 from edgec.ops.opaque import Opaque
+from edgec.schedule.cores import PLAIN, Core
+from edgec.schedule.steps import Step, schedule
 
 CSRC = Path(edgec_runtime.__file__).parent / "csrc"
 """The kernels, which generated code includes."""
@@ -64,19 +66,25 @@ class CSource:
 def kernel_headers() -> dict[str, str]:
     """The header that defines each kernel, found by reading csrc."""
     found: dict[str, str] = {}
-    for path in sorted(CSRC.glob("ek_*.h")):
+    for path in sorted(CSRC.rglob("ek_*.h")):
         for name in re.findall(r"\b(ek_\w+)\s*\(|\b(?:EK_[A-Z0-9_]+)\((ek_\w+),", path.read_text()):
-            found.setdefault(name[0] or name[1], path.name)
+            found.setdefault(name[0] or name[1], path.relative_to(CSRC).as_posix())
     return found
 
 
-def segment_source(graph: Graph, name: str, all_text: bool = False) -> CSource:
-    """The C of one segment: edgec_<name>_run, and edgec_<name>_profile with a mark before each op (ek_model.h).
+def segment_source(graph: Graph, name: str, core: Core = PLAIN, all_text: bool = False) -> CSource:
+    """The C of one segment for a core: edgec_<name>_run, and edgec_<name>_profile with a mark before each op
+    (ek_model.h).
 
     all_text: write weights as text too, each an array of its own, so that a sanitizer sees what is read beside it.
     """
+    check_types(graph)
     writer = _Writer(graph, all_text)
-    calls = tuple(writer.op(i, op) for i, op in enumerate(graph.ops))
+    steps = schedule(graph, core, writer.root)
+    for step in steps:
+        writer.step(step)
+    position = {op: i for i, step in enumerate(steps) for op in step.ops}
+    calls = tuple(position.get(i) for i in range(len(graph.ops)))
     plan = plan_offsets(lifetimes(graph, writer.root) + writer.scratches)
     headers = sorted({_header_of(call) for call in writer.calls} | {"ek_base.h"})
     text = _text(name, writer, plan, headers)
@@ -86,14 +94,27 @@ def segment_source(graph: Graph, name: str, all_text: bool = False) -> CSource:
 
 def check_kernels(graph: Graph) -> None:
     """Raise UnsupportedError for an op that cannot be written as C: found without writing any."""
-    writer = _Trial(graph)
-    for i, op in enumerate(graph.ops):
+    check_types(graph)
+    for op in graph.ops:
         if not isinstance(op.spec, Opaque):  # of models that are only looked at
-            writer.op(i, op)
+            for call in op.spec.calls(op):
+                _check_kernel(call, op)
     for v in graph.outputs:
         if _is_plain_int8(v):
             hint = "export the model with outputs in float32"
             raise UnsupportedError(f"output {v.name} is {_type_text(v)}", graph.name, hint)
+
+
+def check_types(graph: Graph) -> None:
+    """Raise UnsupportedError for int8 that stands for no reals, where a kernel wants a scale."""
+    for op in graph.ops:
+        if not op.spec.plain_int8 and any(_is_plain_int8(v) for v in (*op.inputs, *op.outputs)):
+            raise _no_kernel(op)
+
+
+def _check_kernel(call: KernelCall, op: Op) -> None:
+    if call.kernel not in kernel_headers():
+        raise _no_kernel(op)
 
 
 def _header_of(kernel: str) -> str:
@@ -130,7 +151,7 @@ def _text(name: str, writer: _Writer, plan: Plan, headers: Sequence[str]) -> str
 
 @dataclass
 class _Writer:
-    """The CEmitter of one segment: collects constants, bodies and scratch needs.
+    """Prints one segment: collects constants, bodies and scratch needs.
 
     constants: those that are text. weights: the others; table: their offsets, as lines of an enum.
     """
@@ -153,27 +174,41 @@ class _Writer:
         self._known: dict[tuple[str, bytes], str] = {}
         self._names: set[str] = set()
 
-    def op(self, index: int, op: Op) -> int | None:
-        """One static function for one op, and its position; a view of arena bytes needs none."""
-        if not op.spec.plain_int8 and any(_is_plain_int8(v) for v in (*op.inputs, *op.outputs)):
-            raise _no_kernel(op)
-        if is_view(op) and self.root[op.output] is not op.output:
-            return None
-        fn = f"op{index}_{op.kind}"
-        self._index, self._function = index, fn
-        body = op.spec.c(op, self)
-        calls = re.findall(r"\b(ek_\w+)\(", body)
-        if not kernel_headers().keys() >= set(calls):
-            raise _no_kernel(op)
-        self.calls.update(calls)
+    def step(self, step: Step) -> None:
+        """One static function."""
+        ops = [self.graph.ops[i] for i in step.ops]
+        fn = f"op{step.ops[0]}_{'_'.join(op.kind for op in ops)}"
+        self._index, self._function = step.ops[0], fn
+        for call in step.calls:
+            _check_kernel(call, ops[0])
+        body = "\n    ".join(self._call(call) for call in step.calls)
+        self.calls.update(call.kernel for call in step.calls)
         self.functions.append(fn)
-        source = re.sub(r"[^\w ./:-]", "_", op.source)
+        source = re.sub(r"[^\w ./:-]", "_", ops[0].source)
         note = f" /* {source} */" if source else ""
         # restrict: as with a const array, no store changes what was read from the weights
         parameters = "unsigned char *m, const unsigned char *restrict w, const void *const *in, void *const *out"
         head = f"EK_OP void {fn}({parameters}) {{{note}\n"
         self.bodies.append(f"{head}    (void)m, (void)w, (void)in, (void)out;\n    {body}\n}}\n\n")
-        return len(self.functions) - 1
+
+    def _call(self, call: KernelCall) -> str:
+        return f"{call.kernel}({', '.join(self._operand(x) for x in call.operands)});"
+
+    def _operand(self, x: object) -> str:
+        """The C expression of an operand, or of a field of one."""
+        match x:
+            case Pointer():
+                return f"{self.ptr(x.value)} + {x.offset}" if x.offset else self.ptr(x.value)
+            case Table():
+                return self.const(x.array, x.hint)
+            case Scratch():
+                return self.scratch(x.nbytes)
+            case Struct():  # constant after inlining
+                fields = (f".{k} = {self._operand(v)}" for k, v in x.fields.items())
+                return f"&(const {x.ctype}){{{', '.join(fields)}}}"
+            case list() | tuple():
+                return "{" + ", ".join(self._operand(v) for v in x) + "}"
+        return _literal(x)
 
     def ptr(self, value: Value) -> str:
         """Constants by name, inputs and outputs from the caller's tables, the rest in the arena."""
@@ -223,18 +258,6 @@ class _Writer:
         self.scratches.append(Lifetime(name, nbytes, self._index, self._index))
         return f"((void *)(m + {self._symbol(name)}))"
 
-    def struct(self, ctype: str, **fields: object) -> str:
-        """A compound literal: constant after inlining."""
-        return f"&(const {ctype}){{{', '.join(f'.{k} = {_literal(v)}' for k, v in fields.items())}}}"
-
-
-class _Trial(_Writer):
-    """Writes no constants: whether there is a kernel does not depend on them."""
-
-    def const(self, array: Array, hint: str) -> str:
-        """A name for none."""
-        return hint
-
 
 def _is_plain_int8(v: Value) -> bool:
     """Its elements stand for no reals; most kernels take int8 with a scale."""
@@ -252,8 +275,6 @@ def _type_text(v: Value) -> str:
 
 
 def _literal(value: object) -> str:
-    if isinstance(value, (list, tuple)):
-        return "{" + ", ".join(_literal(v) for v in value) + "}"
     if isinstance(value, (float, np.floating)):
         return float_literal(float(value))
     if isinstance(value, (bool, np.bool_)):

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from edgec.ir import Graph, Op, Value
+from edgec.ir import Graph, Value
+from edgec.schedule.steps import is_view
 
 ALIGNMENT = 64
 """Bytes; a cache line of the boards' CPUs."""
@@ -81,11 +82,6 @@ def _place(order: list[Lifetime], bound: int) -> Plan:
         plan.offsets[life.name] = offset
         plan.size = max(plan.size, offset + size)
     return plan
-
-
-def is_view(op: Op) -> bool:
-    """Whether the op's output is its first input's bytes."""
-    return op.spec.view and op.inputs[0].const is None
 
 
 def roots(graph: Graph) -> dict[Value, Value]:

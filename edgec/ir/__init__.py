@@ -3,8 +3,8 @@
 from edgec.ir.build import Builder
 from edgec.ir.graph import Graph, Op, Value
 from edgec.ir.interp import fold, interp
+from edgec.ir.kernel import KernelCall, Pointer, Scratch, Struct, Table
 from edgec.ir.opdef import (
-    CEmitter,
     OnnxNode,
     OpDef,
     QuantRule,
@@ -23,15 +23,19 @@ from edgec.ir.verify import verify
 __all__ = [
     "Array",
     "Builder",
-    "CEmitter",
     "Graph",
+    "KernelCall",
     "OnnxNode",
     "Op",
     "OpDef",
+    "Pointer",
     "Quant",
     "QuantRule",
     "Refusal",
     "Sample",
+    "Scratch",
+    "Struct",
+    "Table",
     "TensorType",
     "TfliteCode",
     "TfliteOp",

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from edgec.ir.attributes import Attributes, Options
 from edgec.ir.types import Array, Quant, TensorType
@@ -19,6 +19,7 @@ from edgec.ir.types import Array, Quant, TensorType
 if TYPE_CHECKING:
     from edgec.ir.build import Builder
     from edgec.ir.graph import Op, Value
+    from edgec.ir.kernel import KernelCall
 
 
 LARGEST_MAPPED = 12_656_736
@@ -152,22 +153,6 @@ class TfliteCode:
     inputs: tuple[Value | Array | None, ...] | None = None
 
 
-class CEmitter(Protocol):
-    """What the C back-end offers to `OpDef.c`."""
-
-    def ptr(self, value: Value) -> str:
-        """A typed C pointer expression to the elements of a value."""
-
-    def const(self, array: Array, hint: str) -> str:
-        """A typed C pointer expression to a constant array of these elements (any dtype of the IR, or float64)."""
-
-    def scratch(self, nbytes: int) -> str:
-        """A `void *` expression to scratch memory of the arena, valid during this op only."""
-
-    def struct(self, ctype: str, **fields: object) -> str:
-        """`&(const ctype){…}`; a sequence becomes a brace list."""
-
-
 @dataclass(frozen=True)
 class Arg:
     """One input of a sample: random data of a type, or a constant (random unless `data` is given)."""
@@ -282,9 +267,13 @@ class OpDef:
         return False
 
     # ---- C ------------------------------------------------------------------------------------------------------
-    def c(self, op: Op, c: CEmitter) -> str:
-        """A C statement that calls the kernel of this op."""
+    def c(self, op: Op) -> KernelCall:
+        """The call of the plain kernel that computes this op."""
         raise NotImplementedError(f"{self.kind}: c")
+
+    def calls(self, op: Op) -> tuple[KernelCall, ...]:
+        """The same for an op that takes several calls, or none."""
+        return (self.c(op),)
 
     # ---- tests --------------------------------------------------------------------------------------------------
     @classmethod

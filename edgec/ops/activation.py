@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from edgec.ir import Array, CEmitter, OnnxNode, Op, Sample, TensorType, TfliteOp, Value
+from edgec.ir import Array, KernelCall, OnnxNode, Op, Sample, Struct, TensorType, TfliteOp, Value
 from edgec.ir.opdef import Arg
 from edgec.ops import lut
 from edgec.ops.common import suffix
@@ -35,15 +35,15 @@ class Clamp(Unary):
         """No bound is infinity."""
         return (-np.inf if self.low is None else self.low, np.inf if self.high is None else self.high)
 
-    def c(self, op: Op, c: CEmitter) -> str:
+    def c(self, op: Op) -> KernelCall:
         """Integers are clamped as such."""
         x, y = op.inputs[0], op.output
         if y.type.dtype not in ("int32", "int64"):
-            return super().c(op, c)
+            return super().c(op)
         least, most = (f"{y.type.dtype.upper()}_{end}" for end in ("MIN", "MAX"))
         low, high = least if self.low is None else int(self.low), most if self.high is None else int(self.high)
-        bounds = c.struct("ek_bounds_t", low=low, high=high)
-        return f"ek_clamp_{suffix(y.type)}({c.ptr(x)}, {c.ptr(y)}, {x.type.size}, {bounds});"
+        bounds = Struct("ek_bounds_t", low=low, high=high)
+        return KernelCall.of(f"ek_clamp_{suffix(y.type)}", x, y, x.type.size, bounds)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

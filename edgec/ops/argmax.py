@@ -11,13 +11,14 @@ import numpy as np
 
 from edgec.ir import (
     Array,
-    CEmitter,
+    KernelCall,
     OnnxNode,
     Op,
     OpDef,
     Quant,
     QuantRule,
     Sample,
+    Struct,
     TensorType,
     TfliteCode,
     TfliteOp,
@@ -81,15 +82,15 @@ class _ArgExtreme(OpDef):
         version = 2 if op.inputs[0].type.dtype == "int8" else 1
         return TfliteCode(self.tflite[0], options, version, (op.inputs[0], np.array(self.axis, np.int32)))
 
-    def c(self, op: Op, c: CEmitter) -> str:
+    def c(self, op: Op) -> KernelCall:
         """[outer, n, inner] to [outer, inner]."""
         x, y = op.inputs[0].type, op.output.type
-        dims = c.struct(
+        dims = Struct(
             "ek_arg_t",
             outer=prod(x.shape[: self.axis]), n=x.shape[self.axis], inner=prod(x.shape[self.axis + 1 :]),
             sign=self.sign, last=self.last,
         )  # fmt: skip
-        return f"ek_arg_{suffix(x)}_{suffix(y)}({c.ptr(op.inputs[0])}, {c.ptr(op.output)}, {dims});"
+        return KernelCall.of(f"ek_arg_{suffix(x)}_{suffix(y)}", op.inputs[0], op.output, dims)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

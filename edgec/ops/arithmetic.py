@@ -8,18 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from edgec.ir import (
-    Array,
-    CEmitter,
-    OnnxNode,
-    Op,
-    QuantRule,
-    Sample,
-    TensorType,
-    Value,
-    Versions,
-    edgetpu_rule,
-)
+from edgec.ir import Array, OnnxNode, Op, QuantRule, Sample, Struct, TensorType, Value, Versions, edgetpu_rule
 from edgec.ops.binary import Binary, integer_divisions, scaled_struct
 from edgec.ops.fixed_point import multiply_by_quantized_multiplier, quantize_multiplier
 
@@ -93,9 +82,9 @@ class SquaredDifference(Binary):
         result: Array = multiply_by_quantized_multiplier(squared, *ky) + np.int32(yt.zero_point)
         return result
 
-    def c_requant(self, c: CEmitter, a: TensorType, b: TensorType, y: TensorType) -> str:
+    def c_requant(self, a: TensorType, b: TensorType, y: TensorType) -> Struct:
         """ek_add_t."""
-        return scaled_struct(c, self._scales(a, b, y), (a, b, y), self.clamp(y))
+        return scaled_struct(self._scales(a, b, y), (a, b, y), self.clamp(y))
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,14 @@ import numpy as np
 
 from edgec.ir import (
     Array,
-    CEmitter,
+    KernelCall,
     OnnxNode,
     Op,
     OpDef,
     Quant,
     QuantRule,
     Sample,
+    Struct,
     TensorType,
     TfliteCode,
     TfliteOp,
@@ -107,20 +108,20 @@ class Binary(OpDef):
         """Version 2 is int8."""
         return 2 if op.inputs[0].type.dtype == "int8" else 1
 
-    def c(self, op: Op, c: CEmitter) -> str:
+    def c(self, op: Op) -> KernelCall:
         """ek_<kind>_<type> over up to six broadcast dimensions."""
         a, b, y = (v.type for v in (*op.inputs, op.output))
-        args = [*(c.ptr(v) for v in (*op.inputs, op.output)), broadcast(c, y, a=a, b=b)]
-        last = self.c_requant(c, a, b, y) if y.is_quantized else self.c_plain(c, a)
-        return f"ek_{self.kind}_{suffix(a)}({', '.join([*args, last] if last else args)});"
+        last = self.c_requant(a, b, y) if y.is_quantized else self.c_plain(a)
+        dims = broadcast(y, a=a, b=b)
+        return KernelCall.of(f"ek_{self.kind}_{suffix(a)}", *op.inputs, op.output, dims, *([last] if last else []))
 
-    def c_requant(self, c: CEmitter, a: TensorType, b: TensorType, y: TensorType) -> str:
+    def c_requant(self, a: TensorType, b: TensorType, y: TensorType) -> Struct | None:
         """The trailing struct of the int8 kernel, if it has one."""
-        return ""
+        return None
 
-    def c_plain(self, c: CEmitter, a: TensorType) -> str:
+    def c_plain(self, a: TensorType) -> Struct | None:
         """The trailing struct of the other kernels, if they have one."""
-        return ""
+        return None
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
@@ -163,10 +164,10 @@ def walk(shape: tuple[int, ...], *inputs: tuple[int, ...]) -> tuple[list[int], l
     return [d for d, _ in groups], [[steps[k] for _, steps in groups] for k in range(len(inputs))]
 
 
-def broadcast(c: CEmitter, y: TensorType, **inputs: TensorType) -> str:
+def broadcast(y: TensorType, **inputs: TensorType) -> Struct:
     """ek_nd_t: the output's dimensions and the element strides of the inputs, by name."""
     dims, strides = walk(y.shape, *(t.shape for t in inputs.values()))
-    return c.struct("ek_nd_t", dim=dims, **dict(zip(inputs, strides, strict=True)))
+    return Struct("ek_nd_t", dim=dims, **dict(zip(inputs, strides, strict=True)))
 
 
 @dataclass(frozen=True)
@@ -195,9 +196,9 @@ class Fused(Binary):
         """The activation."""
         return {"fusedActivationFunction": tflite_activation(self.act, op.output.type)}
 
-    def c_plain(self, c: CEmitter, a: TensorType) -> str:
+    def c_plain(self, a: TensorType) -> Struct | None:
         """Floats are clamped."""
-        return act_f32(c, self.act) if a.dtype == "float32" else ""
+        return act_f32(self.act) if a.dtype == "float32" else None
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
@@ -230,18 +231,16 @@ class Additive(Fused):
         result: Array = multiply_by_quantized_multiplier(total, *ky) + np.int32(yt.zero_point)
         return result
 
-    def c_requant(self, c: CEmitter, a: TensorType, b: TensorType, y: TensorType) -> str:
+    def c_requant(self, a: TensorType, b: TensorType, y: TensorType) -> Struct:
         """ek_add_t."""
-        return scaled_struct(c, self._scales(a, b, y), (a, b, y), self.clamp(y))
+        return scaled_struct(self._scales(a, b, y), (a, b, y), self.clamp(y))
 
 
-def scaled_struct(
-    c: CEmitter, scales: Sequence[tuple[int, int]], types: Sequence[TensorType], clamp: tuple[int, int]
-) -> str:
+def scaled_struct(scales: Sequence[tuple[int, int]], types: Sequence[TensorType], clamp: tuple[int, int]) -> Struct:
     """ek_add_t: zero points, multipliers of both inputs and of the result, and the clamp."""
     (am, ash), (bm, bsh), (ym, ysh) = scales
     a, b, y = types
-    return c.struct(
+    return Struct(
         "ek_add_t",
         a_zero=a.zero_point, b_zero=b.zero_point, y_zero=y.zero_point, low=clamp[0], high=clamp[1],
         a_mul=am, a_shift=ash, b_mul=bm, b_shift=bsh, y_mul=ym, y_shift=ysh,
@@ -298,12 +297,12 @@ class Mul(Fused):
         seen = f"output {list(y.shape)} has {y.size} elements"
         return within(y.size, ONE_ROW_MAPPED, None, seen) if one_row(y) else None
 
-    def c_requant(self, c: CEmitter, a: TensorType, b: TensorType, y: TensorType) -> str:
+    def c_requant(self, a: TensorType, b: TensorType, y: TensorType) -> Struct:
         """ek_mul_t."""
         m, shift = product_multiplier(a, b, y)
         low, high = self.clamp(y)
         zeros = {"a_zero": a.zero_point, "b_zero": b.zero_point, "y_zero": y.zero_point}
-        return c.struct("ek_mul_t", **zeros, low=low, high=high, mul=m, shift=shift)
+        return Struct("ek_mul_t", **zeros, low=low, high=high, mul=m, shift=shift)
 
 
 def product_multiplier(a: TensorType, b: TensorType, y: TensorType) -> tuple[int, int]:

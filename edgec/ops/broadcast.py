@@ -11,7 +11,7 @@ import numpy as np
 from edgec.ir import (
     Array,
     Builder,
-    CEmitter,
+    KernelCall,
     OnnxNode,
     Op,
     OpDef,
@@ -86,9 +86,9 @@ class Tile(OpDef):
         """TILE."""
         return TfliteCode("TILE", None, 1, (op.inputs[0], np.array(self.repeats, np.int32)))
 
-    def c(self, op: Op, c: CEmitter) -> str:
+    def c(self, op: Op) -> KernelCall:
         """A gather that stands still along the repeats."""
-        return gather(c, op, *self._walk(op.inputs[0].type))
+        return gather(op, *self._walk(op.inputs[0].type))
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 from onnx import TensorProto
 
-from edgec.ir import Array, CEmitter, OnnxNode, Op, OpDef, Quant, Sample, TensorType, TfliteCode, TfliteOp, Value
+from edgec.ir import Array, KernelCall, OnnxNode, Op, OpDef, Quant, Sample, TensorType, TfliteCode, TfliteOp, Value
 from edgec.ir.opdef import Arg
 from edgec.ops.quantize import Quantize
 
@@ -88,10 +88,10 @@ class Cast(OpDef):
         """CAST."""
         return TfliteCode("CAST", ("CastOptions", {}))
 
-    def c(self, op: Op, c: CEmitter) -> str:
+    def c(self, op: Op) -> KernelCall:
         """One kernel for all pairs of types."""
         x, y = op.inputs[0], op.output
-        return f"ek_cast({c.ptr(x)}, {_code(x.type)}, {c.ptr(y)}, {_code(y.type)}, {x.type.size});"
+        return KernelCall.of("ek_cast", x, _code(x.type), y, _code(y.type), x.type.size)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

@@ -10,13 +10,14 @@ import numpy as np
 
 from edgec.ir import (
     Array,
-    CEmitter,
+    KernelCall,
     OnnxNode,
     Op,
     OpDef,
     Quant,
     QuantRule,
     Sample,
+    Struct,
     TensorType,
     TfliteCode,
     TfliteOp,
@@ -103,13 +104,13 @@ class L2Norm(OpDef):
         version = 2 if op.inputs[0].type.dtype == "int8" else 1
         return TfliteCode("L2_NORMALIZATION", ("L2NormOptions", {"fusedActivationFunction": 0}), version)
 
-    def c(self, op: Op, c: CEmitter) -> str:
+    def c(self, op: Op) -> KernelCall:
         """ek_l2_norm_<type>."""
         x = op.inputs[0].type
         zero = x.zero_point if x.dtype == "int8" else 0
         n, bits = x.shape[-1], self._operand_bits()
-        spec = c.struct("ek_l2_norm_t", rows=x.size // max(1, n), n=n, eps=self.eps, zero=zero, bits=bits)
-        return f"ek_l2_norm_{suffix(x)}({c.ptr(op.inputs[0])}, {c.ptr(op.output)}, {spec});"
+        spec = Struct("ek_l2_norm_t", rows=x.size // max(1, n), n=n, eps=self.eps, zero=zero, bits=bits)
+        return KernelCall.of(f"ek_l2_norm_{suffix(x)}", op.inputs[0], op.output, spec)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
@@ -201,15 +202,15 @@ class LocalResponseNorm(OpDef):
         fields = {"radius": self.before, "bias": self.bias, "alpha": self.alpha, "beta": self.beta}
         return TfliteCode("LOCAL_RESPONSE_NORMALIZATION", ("LocalResponseNormalizationOptions", fields))
 
-    def c(self, op: Op, c: CEmitter) -> str:
+    def c(self, op: Op) -> KernelCall:
         """ek_lrn_f32."""
         x = op.inputs[0].type
-        spec = c.struct(
+        spec = Struct(
             "ek_lrn_t",
             rows=x.size // max(1, x.shape[-1]), c=x.shape[-1], before=self.before, after=self.after,
             alpha=self.alpha, beta=self.beta, bias=self.bias,
         )  # fmt: skip
-        return f"ek_lrn_f32({c.ptr(op.inputs[0])}, {c.ptr(op.output)}, {spec});"
+        return KernelCall.of("ek_lrn_f32", op.inputs[0], op.output, spec)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

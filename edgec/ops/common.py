@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from edgec.errors import UnsupportedError
-from edgec.ir import Array, CEmitter, Op, OpDef, TensorType, TfliteOp, Value
+from edgec.ir import Array, Op, OpDef, Pointer, Struct, Table, TensorType, TfliteOp, Value
 from edgec.ir.types import dequantize
 from edgec.ops.fixed_point import (
     ACTIVATIONS,
@@ -52,13 +52,13 @@ def constant(op: Op, i: int) -> Array:
     return array
 
 
-def bias_pointer(op: Op, c: CEmitter) -> str:
+def bias_operand(op: Op) -> Pointer | Table:
     """The bias of an op with weights as its third input; zeros when there is none."""
     x, y = op.inputs[0].type, op.output.type
     if len(op.inputs) > 2 and op.inputs[2].const is None:
-        return c.ptr(op.inputs[2])
+        return Pointer(op.inputs[2])
     zeros = np.zeros(y.shape[-1], np.float32 if x.dtype == "float32" else np.int32)
-    return c.const(constant(op, 2) if len(op.inputs) > 2 else zeros, "b")
+    return Table(constant(op, 2) if len(op.inputs) > 2 else zeros, "b")
 
 
 def with_float_weights(op: TfliteOp, x: Value) -> list[Value]:
@@ -97,22 +97,22 @@ def requantize(acc: Array, x: TensorType, w: TensorType, y: TensorType, act: str
     return np.clip(out, low, high).astype(y.np_dtype)
 
 
-def requantize_args(c: CEmitter, op: Op, act: str, float_product: bool = False) -> str:
+def requantize_struct(op: Op, act: str, float_product: bool = False) -> Struct:
     """The trailing struct of a kernel that multiplies by weights: clamp range, offsets and multipliers."""
     x, w, y = op.inputs[0].type, op.inputs[1].type, op.output.type
     if x.dtype == "float32":
-        return act_f32(c, act)
+        return act_f32(act)
     multiplier, shift = (np.broadcast_to(a, y.shape[-1]).copy() for a in multipliers(x, w, y, float_product))
     low, high = activation_range(act, y)
     assert w.quant is not None
-    return c.struct(
+    return Struct(
         "ek_requant_t",
         x_zero=x.zero_point, w_zero=w.quant.zero_point[0], y_zero=y.zero_point, low=low, high=high,
-        multiplier=c.const(multiplier, "m"), shift=c.const(shift, "s"),
+        multiplier=Table(multiplier, "m"), shift=Table(shift, "s"),
     )  # fmt: skip
 
 
-def act_f32(c: CEmitter, act: str) -> str:
+def act_f32(act: str) -> Struct:
     """The trailing struct of a float kernel: its clamp range."""
     low, high = ACTIVATIONS[act]
-    return c.struct("ek_act_f32_t", low=low, high=high)
+    return Struct("ek_act_f32_t", low=low, high=high)

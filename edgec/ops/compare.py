@@ -10,12 +10,13 @@ import numpy as np
 
 from edgec.ir import (
     Array,
-    CEmitter,
+    KernelCall,
     OnnxNode,
     Op,
     OpDef,
     QuantRule,
     Sample,
+    Struct,
     TensorType,
     TfliteCode,
     TfliteOp,
@@ -143,13 +144,12 @@ class Where(OpDef):
         """SELECT_V2."""
         return TfliteCode("SELECT_V2", ("SelectV2Options", {}))
 
-    def c(self, op: Op, c: CEmitter) -> str:
+    def c(self, op: Op) -> KernelCall:
         """ek_where_<type>."""
         y = op.output.type
         dims, (cond, a, b) = walk(y.shape, *(v.type.shape for v in op.inputs))
-        nd = c.struct("ek_where_t", dim=dims, c=cond, a=a, b=b)
-        args = ", ".join(c.ptr(v) for v in (*op.inputs, op.output))
-        return f"ek_where_{suffix(y)}({args}, {nd});"
+        nd = Struct("ek_where_t", dim=dims, c=cond, a=a, b=b)
+        return KernelCall.of(f"ek_where_{suffix(y)}", *op.inputs, op.output, nd)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

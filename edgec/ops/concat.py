@@ -11,13 +11,15 @@ import numpy as np
 
 from edgec.ir import (
     Array,
-    CEmitter,
+    KernelCall,
     OnnxNode,
     Op,
     OpDef,
+    Pointer,
     Quant,
     QuantRule,
     Sample,
+    Struct,
     TensorType,
     TfliteCode,
     TfliteOp,
@@ -97,23 +99,23 @@ class Concat(OpDef):
         """Only the uint8 kernel joins unlike scales."""
         return any(unlike(v.type, op.output.type) for v in op.inputs)
 
-    def c(self, op: Op, c: CEmitter) -> str:
+    def calls(self, op: Op) -> tuple[KernelCall, ...]:
         """Each input is a block of rows with the output's row as its pitch."""
         y = op.output.type
         outer, inner = prod(y.shape[: self.axis]), prod(y.shape[self.axis + 1 :])
-        pitch, at, calls = y.shape[self.axis] * inner, 0, list[str]()
+        pitch, at, calls = y.shape[self.axis] * inner, 0, list[KernelCall]()
         for v in op.inputs:
             row = v.type.shape[self.axis] * inner
-            place = f"{c.ptr(op.output)} + {at}" if at else c.ptr(op.output)
+            place = Pointer(op.output, at)
             if unlike(v.type, y):
                 scale, bias = _affine(v.type, y)
-                q = c.struct("ek_concat_t", scale=scale, bias=bias, zero=y.zero_point + 128)
-                calls.append(f"ek_concat_rescale({c.ptr(v)}, {place}, {outer}, {row}, {pitch}, {q});")
+                q = Struct("ek_concat_t", scale=scale, bias=bias, zero=y.zero_point + 128)
+                calls.append(KernelCall.of("ek_concat_rescale", v, place, outer, row, pitch, q))
             elif row:
                 size = y.np_dtype.itemsize
-                calls.append(f"ek_concat({c.ptr(v)}, {place}, {outer}, {row * size}, {pitch * size});")
+                calls.append(KernelCall.of("ek_concat", v, place, outer, row * size, pitch * size))
             at += row
-        return "\n    ".join(calls)
+        return tuple(calls)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

@@ -10,13 +10,15 @@ import numpy as np
 
 from edgec.ir import (
     Array,
-    CEmitter,
+    KernelCall,
     OnnxNode,
     Op,
     OpDef,
     Quant,
     QuantRule,
     Sample,
+    Struct,
+    Table,
     TensorType,
     TfliteCode,
     TfliteOp,
@@ -26,7 +28,15 @@ from edgec.ir import (
     edgetpu_rule,
 )
 from edgec.ir.opdef import Arg
-from edgec.ops.common import bias_pointer, constant, real_types, requantize, requantize_args, suffix, with_float_weights
+from edgec.ops.common import (
+    bias_operand,
+    constant,
+    real_types,
+    requantize,
+    requantize_struct,
+    suffix,
+    with_float_weights,
+)
 from edgec.ops.fixed_point import TFLITE_ACTIVATIONS, clamp_float, tflite_activation
 from edgec.ops.shape import from_nhwc, to_nhwc, transpose
 from edgec.ops.window import (
@@ -154,21 +164,21 @@ class _Conv(OpDef):
             "fusedActivationFunction": tflite_activation(self.act, op.output.type),
         }
 
-    def c(self, op: Op, c: CEmitter) -> str:
+    def c(self, op: Op) -> KernelCall:
         """ek_conv2d_* or ek_dwconv2d_*; weights packed with the output channel innermost."""
         x, w, y = op.inputs[0].type, op.inputs[1], op.output.type
         weights = constant(op, 1)
         kh, kw, o = w.type.shape[1], w.type.shape[2], y.shape[3]
         s = suffix(x)
-        args = [c.ptr(op.inputs[0]), c.const(self.pack(weights), "w"), bias_pointer(op, c), c.ptr(op.output)]
-        shape = c.struct(
+        args = (op.inputs[0], Table(self.pack(weights), "w"), bias_operand(op), op.output)
+        shape = Struct(
             "ek_conv2d_t",
             n=x.shape[0], ih=x.shape[1], iw=x.shape[2], ic=x.shape[3], oh=y.shape[1], ow=y.shape[2], oc=o,
             kh=kh, kw=kw, sh=self.stride[0], sw=self.stride[1], dh=self.dilation[0], dw=self.dilation[1],
             pt=self.pads[0], pl=self.pads[2], group_ic=w.type.shape[3] if self.kind == "conv2d" else 1,
         )  # fmt: skip
-        last = requantize_args(c, op, self.act, self.float_product(w.type))
-        return f"{self.table}_{s}({', '.join(args)}, {shape}, {last});"
+        last = requantize_struct(op, self.act, self.float_product(w.type))
+        return KernelCall.of(f"{self.table}_{s}", *args, shape, last)
 
     def pack(self, w: Array) -> Array:
         """Weights as the kernels read them."""

@@ -12,13 +12,14 @@ import numpy as np
 from edgec.ir import (
     Array,
     Builder,
-    CEmitter,
+    KernelCall,
     OnnxNode,
     Op,
     OpDef,
     Quant,
     QuantRule,
     Sample,
+    Struct,
     TensorType,
     TfliteCode,
     TfliteOp,
@@ -96,7 +97,7 @@ class Gather(_Picked):
         """GATHER; version 2 is int8."""
         return TfliteCode("GATHER", ("GatherOptions", {"axis": self.axis, "batchDims": 0}), self._version(op))
 
-    def c(self, op: Op, c: CEmitter) -> str:
+    def c(self, op: Op) -> KernelCall:
         """Rows of bytes."""
         x, index = op.inputs[0].type, op.inputs[1]
         sizes = {
@@ -105,8 +106,8 @@ class Gather(_Picked):
             "n": index.type.size,
             "bytes": prod(x.shape[self.axis + 1 :]) * x.np_dtype.itemsize,
         }
-        args = ", ".join(c.ptr(v) for v in (op.inputs[0], index, op.output))
-        return f"ek_take_{suffix(index.type)}({args}, {c.struct('ek_take_t', **sizes)});"
+        name = f"ek_take_{suffix(index.type)}"
+        return KernelCall.of(name, op.inputs[0], index, op.output, Struct("ek_take_t", **sizes))
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
@@ -160,7 +161,7 @@ class GatherNd(_Picked):
         """GATHER_ND; version 2 is int8."""
         return TfliteCode("GATHER_ND", ("GatherNdOptions", {}), self._version(op))
 
-    def c(self, op: Op, c: CEmitter) -> str:
+    def c(self, op: Op) -> KernelCall:
         """Rows of bytes."""
         x, index = op.inputs[0].type, op.inputs[1]
         k, size = index.type.shape[-1], x.np_dtype.itemsize
@@ -171,8 +172,8 @@ class GatherNd(_Picked):
             "pitch": [s * size for s in element_strides(x.shape)[:k]],
             "bytes": prod(x.shape[k:]) * size,
         }
-        args = ", ".join(c.ptr(v) for v in (op.inputs[0], index, op.output))
-        return f"ek_take_nd_{suffix(index.type)}({args}, {c.struct('ek_take_nd_t', **sizes)});"
+        name = f"ek_take_nd_{suffix(index.type)}"
+        return KernelCall.of(name, op.inputs[0], index, op.output, Struct("ek_take_nd_t", **sizes))
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

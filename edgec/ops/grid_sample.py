@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from edgec.ir import Array, CEmitter, OnnxNode, Op, OpDef, Sample, TensorType, Value
+from edgec.ir import Array, KernelCall, OnnxNode, Op, OpDef, Sample, Struct, TensorType, Value
 from edgec.ir.opdef import Arg
 from edgec.ops.common import real_types
 from edgec.ops.resampling import cubic_weight
@@ -111,16 +111,15 @@ class GridSample(OpDef):
             raise ValueError(f"image has shape {list(image.type.shape)}; edgec compiles two spatial dimensions")
         return from_nhwc(node.build, node.build.add(spec, [to_nhwc(node.build, image), grid], node.name))
 
-    def c(self, op: Op, c: CEmitter) -> str:
+    def c(self, op: Op) -> KernelCall:
         """ek_grid_sample_f32."""
         (n, ih, iw, ch), (_, oh, ow, _) = op.inputs[0].type.shape, op.inputs[1].type.shape
-        spec = c.struct(
+        spec = Struct(
             "ek_grid_sample_t",
             n=n, ih=ih, iw=iw, c=ch, pixels=oh * ow, taps=_TAPS[self.mode],
             padding=f"EK_GRID_{self.padding.upper()}", align=self.align_corners,
         )  # fmt: skip
-        args = ", ".join(c.ptr(v) for v in (*op.inputs, op.output))
-        return f"ek_grid_sample_f32({args}, {spec});"
+        return KernelCall.of("ek_grid_sample_f32", *op.inputs, op.output, spec)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

@@ -12,13 +12,15 @@ import numpy as np
 from edgec.ir import (
     Array,
     Builder,
-    CEmitter,
+    KernelCall,
     OnnxNode,
     Op,
     OpDef,
     Quant,
     QuantRule,
     Sample,
+    Struct,
+    Table,
     TensorType,
     TfliteCode,
     TfliteOp,
@@ -122,24 +124,24 @@ class FullyConnected(OpDef):
         inputs = (*op.inputs, *(None,) * (3 - len(op.inputs)))
         return TfliteCode("FULLY_CONNECTED", ("FullyConnectedOptions", options), version, inputs)
 
-    def c(self, op: Op, c: CEmitter) -> str:
+    def c(self, op: Op) -> KernelCall:
         """ek_fully_connected_<type>; the weights stay [O,K], so that both operands run along memory."""
         x, w, y = op.inputs[0].type, op.inputs[1], op.output.type
         s, (o, k) = suffix(x), w.type.shape
         zero = np.zeros(o, np.int32 if s == "s8" else np.float32)
-        bias = c.ptr(op.inputs[2]) if len(op.inputs) > 2 else c.const(zero, "b")
-        args = f"{c.ptr(op.inputs[0])}, {c.ptr(w)}, {bias}, {c.ptr(op.output)}, {y.size // o}, {k}, {o}"
-        return f"ek_fully_connected_{s}({args}, {self._last(op, c)});"
+        bias = op.inputs[2] if len(op.inputs) > 2 else Table(zero, "b")
+        args = (op.inputs[0], w, bias, op.output, y.size // o, k, o)
+        return KernelCall.of(f"ek_fully_connected_{s}", *args, self._last(op))
 
-    def _last(self, op: Op, c: CEmitter) -> str:
+    def _last(self, op: Op) -> Struct:
         """The trailing struct of the kernel."""
         x, w, y = op.inputs[0].type, op.inputs[1].type, op.output.type
         if x.dtype == "float32":
-            return act_f32(c, self.act)
+            return act_f32(self.act)
         low, high = activation_range(self.act, y)
         assert w.quant is not None
         zeros = {"x_zero": x.zero_point, "w_zero": w.quant.zero_point[0], "y_zero": y.zero_point}
-        return c.struct("ek_scale_f64_t", **zeros, low=low, high=high, scale=c.const(_output_scales(x, w, y), "s"))
+        return Struct("ek_scale_f64_t", **zeros, low=low, high=high, scale=Table(_output_scales(x, w, y), "s"))
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
@@ -262,18 +264,17 @@ class BatchMatMul(OpDef):
         """BATCH_MATMUL; broadcasting needs version 1 only."""
         return TfliteCode("BATCH_MATMUL", ("BatchMatMulOptions", {"adjX": self.adj_x, "adjY": self.adj_y}))
 
-    def c(self, op: Op, c: CEmitter) -> str:
+    def c(self, op: Op) -> KernelCall:
         """ek_batch_matmul_f32 with the strides of both operands."""
         (a, b), y = (v.type for v in op.inputs), op.output.type
         ar, ac = (1, a.shape[-1]) if self.adj_x else (a.shape[-1], 1)
         br, bc = (1, b.shape[-1]) if self.adj_y else (b.shape[-1], 1)
-        shape = c.struct(
+        shape = Struct(
             "ek_batch_matmul_t",
             dim=(1,) * (6 - y.rank) + y.shape[:-2], a=_lead_strides(a, y), b=_lead_strides(b, y),
             m=y.shape[-2], n=y.shape[-1], k=a.shape[-2 if self.adj_x else -1], ar=ar, ac=ac, br=br, bc=bc,
         )  # fmt: skip
-        args = ", ".join(c.ptr(v) for v in (*op.inputs, op.output))
-        return f"ek_batch_matmul_f32({args}, {shape});"
+        return KernelCall.of("ek_batch_matmul_f32", *op.inputs, op.output, shape)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

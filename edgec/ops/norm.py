@@ -8,7 +8,7 @@ from math import prod
 
 import numpy as np
 
-from edgec.ir import Array, Builder, CEmitter, OnnxNode, Op, OpDef, Sample, TensorType, Value
+from edgec.ir import Array, Builder, KernelCall, OnnxNode, Op, OpDef, Sample, Scratch, Struct, Table, TensorType, Value
 from edgec.ir.opdef import Arg
 from edgec.ops.common import axis_of, real_types
 from edgec.ops.shape import transpose
@@ -60,14 +60,14 @@ class BatchNorm(OpDef):
         parameters = [node.input(i) for i in range(1, 5)]
         return channels_last(node, cls(node.attrs.get("epsilon", 1e-5)), parameters)
 
-    def c(self, op: Op, c: CEmitter) -> str:
+    def c(self, op: Op) -> KernelCall:
         """ek_scale_channels_f32."""
         constants = [v.const for v in op.inputs[1:] if v.const is not None]
         k, b = self.line(constants)
         x, y = op.inputs[0], op.output
         channels = x.type.shape[-1]
-        args = f"{c.ptr(x)}, {c.const(k, 'k')}, {c.const(b, 'b')}, {c.ptr(y)}"
-        return f"ek_scale_channels_f32({args}, {x.type.size // max(1, channels)}, {channels});"
+        args = (x, Table(k, "k"), Table(b, "b"), y, x.type.size // max(1, channels), channels)
+        return KernelCall.of("ek_scale_channels_f32", *args)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
@@ -122,13 +122,13 @@ class InstanceNorm(OpDef):
             scale, bias = (_per_channel(node.build, v, channels // groups) for v in (scale, bias))
         return channels_last(node, cls(node.attrs.get("epsilon", 1e-5), groups), [scale, bias])
 
-    def c(self, op: Op, c: CEmitter) -> str:
+    def c(self, op: Op) -> KernelCall:
         """Sums of a row of pixels in float, of rows in double; means and variances live in scratch memory."""
         shape = op.inputs[0].type.shape
         n, ch = shape[0], shape[-1]
         dims = {"n": n, "pixels": prod(shape[1:-1]), "c": ch, "group": ch // self.groups if self.groups else 1}
-        args = ", ".join(c.ptr(v) for v in (*op.inputs, op.output))
-        return f"ek_instance_norm_f32({args}, {c.scratch(2 * ch * 8)}, {c.struct('ek_norm_t', **dims, eps=self.eps)});"
+        spec = Struct("ek_norm_t", **dims, eps=self.eps)
+        return KernelCall.of("ek_instance_norm_f32", *op.inputs, op.output, Scratch(2 * ch * 8), spec)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
@@ -184,14 +184,13 @@ class LayerNorm(OpDef):
                 parameters[i] = node.build.const(np.ascontiguousarray(np.broadcast_to(array, row)), v.name)
         return node.build.add(cls(axes, node.attrs.get("epsilon", 1e-5)), [x, *parameters], node.name)
 
-    def c(self, op: Op, c: CEmitter) -> str:
+    def c(self, op: Op) -> KernelCall:
         """ek_layer_norm_f32; without a bias zeros."""
         x, scale, *bias = op.inputs
         row = scale.type.size
-        zeros = c.ptr(bias[0]) if bias else c.const(np.zeros(row, _F), "zeros")
-        args = f"{c.ptr(x)}, {c.ptr(scale)}, {zeros}, {c.ptr(op.output)}"
-        spec = c.struct("ek_layer_norm_t", rows=x.type.size // max(1, row), n=row, eps=self.eps)
-        return f"ek_layer_norm_f32({args}, {spec});"
+        zeros = bias[0] if bias else Table(np.zeros(row, _F), "zeros")
+        spec = Struct("ek_layer_norm_t", rows=x.type.size // max(1, row), n=row, eps=self.eps)
+        return KernelCall.of("ek_layer_norm_f32", x, scale, zeros, op.output, spec)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

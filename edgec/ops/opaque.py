@@ -9,16 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from edgec.errors import UnsupportedError
-from edgec.ir import (
-    Array,
-    CEmitter,
-    Op,
-    OpDef,
-    Sample,
-    TensorType,
-    Versions,
-    edgetpu_rule,
-)
+from edgec.ir import Array, KernelCall, Op, OpDef, Sample, TensorType, Versions, edgetpu_rule
 
 
 @dataclass(frozen=True)
@@ -44,7 +35,7 @@ class Opaque(OpDef):
         """Zeros, so that the scales of the rest can be made up."""
         return [np.zeros(t.shape, t.np_dtype) for t in yt]
 
-    def c(self, op: Op, c: CEmitter) -> str:
+    def c(self, op: Op) -> KernelCall:
         """There is no kernel."""
         raise UnsupportedError(f"edgec cannot compile the operator {self.name}", op.source, "see docs/supported-ops.md")
 

@@ -11,13 +11,14 @@ import numpy as np
 
 from edgec.ir import (
     Array,
-    CEmitter,
+    KernelCall,
     OnnxNode,
     Op,
     OpDef,
     Quant,
     QuantRule,
     Sample,
+    Struct,
     TensorType,
     TfliteCode,
     TfliteOp,
@@ -135,23 +136,23 @@ class Pad(OpDef):
         border = Value(f"{op.output.name}/border", TensorType((), x.type.dtype, x.type.quant), element)
         return TfliteCode("PADV2", ("PadV2Options", {}), version, (x, pads, border))
 
-    def c(self, op: Op, c: CEmitter) -> str:
+    def c(self, op: Op) -> KernelCall:
         """Filled, then the inside copied row by row; every other border is a gather with folded indices."""
         x, y = op.inputs[0].type, op.output.type
         lead = _MAX_RANK - x.rank
         before = [0] * lead + [b for b, _ in self.pads]
-        args = f"{c.ptr(op.inputs[0])}, {c.ptr(op.output)}"
+        args = (op.inputs[0], op.output)
         if self.mode != "constant":
             dims = {"in": [1] * lead + list(x.shape), "out": [1] * lead + list(y.shape), "before": before}
             mode = f"EK_PAD_{self.mode.upper()}"
-            return f"ek_pad_fold_{suffix(x)}({args}, {c.struct('ek_pad_fold_t', **dims, mode=mode)});"
+            return KernelCall.of(f"ek_pad_fold_{suffix(x)}", *args, Struct("ek_pad_fold_t", **dims, mode=mode))
         strides = [0] * lead + element_strides(y.shape)
-        spec = c.struct(
+        spec = Struct(
             "ek_pad_t",
             value=self.element(y), size=y.size, dim=[1] * lead + list(x.shape), stride=strides,
             offset=sum(b * s for b, s in zip(before, strides, strict=True)),
         )  # fmt: skip
-        return f"ek_pad_{suffix(x)}({args}, {spec});"
+        return KernelCall.of(f"ek_pad_{suffix(x)}", *args, spec)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

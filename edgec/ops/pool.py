@@ -10,13 +10,14 @@ import numpy as np
 
 from edgec.ir import (
     Array,
-    CEmitter,
+    KernelCall,
     OnnxNode,
     Op,
     OpDef,
     Quant,
     QuantRule,
     Sample,
+    Struct,
     TensorType,
     TfliteCode,
     TfliteOp,
@@ -120,17 +121,17 @@ class _Pool(OpDef):
         }
         return TfliteCode(self.tflite[0], ("Pool2DOptions", options), 2 if x.dtype == "int8" else 1)
 
-    def c(self, op: Op, c: CEmitter) -> str:
+    def c(self, op: Op) -> KernelCall:
         """ek_<max|average>_pool2d_<type>."""
         x, y = op.inputs[0].type, op.output.type
         low, high = activation_range(self.act, y) if y.is_quantized else ACTIVATIONS[self.act]
-        shape = c.struct(
+        shape = Struct(
             "ek_pool_t",
             n=x.shape[0], ih=x.shape[1], iw=x.shape[2], c=x.shape[3], oh=y.shape[1], ow=y.shape[2],
             kh=self.kernel[0], kw=self.kernel[1], sh=self.stride[0], sw=self.stride[1],
             pt=self.pads[0], pl=self.pads[2], **self.c_fields(y), low=low, high=high,
         )  # fmt: skip
-        return f"ek_{self.kind}_{suffix(y)}({c.ptr(op.inputs[0])}, {c.ptr(op.output)}, {shape});"
+        return KernelCall.of(f"ek_{self.kind}_{suffix(y)}", op.inputs[0], op.output, shape)
 
     def c_fields(self, y: TensorType) -> dict[str, int]:
         """What the struct holds for one of the pools only."""

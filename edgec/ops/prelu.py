@@ -8,15 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from edgec.ir import (
-    Array,
-    CEmitter,
-    Op,
-    TensorType,
-    TfliteCode,
-    Versions,
-    edgetpu_rule,
-)
+from edgec.ir import Array, Op, Struct, TensorType, TfliteCode, Versions, edgetpu_rule
 from edgec.ops.binary import Binary, product_multiplier, scaled_struct
 from edgec.ops.fixed_point import multiply_by_quantized_multiplier, quantize_multiplier
 
@@ -53,10 +45,10 @@ class PRelu(Binary):
         negative = multiply_by_quantized_multiplier(a * b, *product)
         return np.where(a >= 0, positive, negative) + np.int32(yt.zero_point)
 
-    def c_requant(self, c: CEmitter, a: TensorType, b: TensorType, y: TensorType) -> str:
+    def c_requant(self, a: TensorType, b: TensorType, y: TensorType) -> Struct:
         """ek_add_t, of which y's multiplier is that of alpha * x."""
         identity, product = self._multipliers(a, b, y)
-        return scaled_struct(c, (identity, (0, 0), product), (a, b, y), self.clamp(y))
+        return scaled_struct((identity, (0, 0), product), (a, b, y), self.clamp(y))
 
     def to_tflite(self, op: Op) -> TfliteCode:
         """Version 1 has no options."""

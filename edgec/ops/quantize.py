@@ -11,12 +11,13 @@ from edgec_runtime.photo import quantized
 
 from edgec.ir import (
     Array,
-    CEmitter,
+    KernelCall,
     Op,
     OpDef,
     Quant,
     QuantRule,
     Sample,
+    Struct,
     TensorType,
     TfliteCode,
     TfliteOp,
@@ -63,16 +64,17 @@ class Quantize(OpDef):
         """QUANTIZE; version 2 takes integers."""
         return TfliteCode("QUANTIZE", ("QuantizeOptions", {}), 1 if op.inputs[0].type.dtype == "float32" else 2)
 
-    def c(self, op: Op, c: CEmitter) -> str:
+    def c(self, op: Op) -> KernelCall:
         """ek_quantize_<from>_<to>."""
         x, y = op.inputs[0], op.output
-        args = f"{c.ptr(x)}, {c.ptr(y)}, {x.type.size}"
+        args = (x, y, x.type.size)
         name = f"ek_quantize_{suffix(x.type)}_{suffix(y.type)}"
         if x.type.dtype == "float32":
-            return f"{name}({args}, {c.struct('ek_affine_t', scale=float(y.type.scale), zero=y.type.zero_point)});"
+            affine = Struct("ek_affine_t", scale=float(y.type.scale), zero=y.type.zero_point)
+            return KernelCall.of(name, *args, affine)
         m, shift = quantize_multiplier(x.type.scale / y.type.scale)
         zeros = {"x_zero": x.type.zero_point, "y_zero": y.type.zero_point}
-        return f"{name}({args}, {c.struct('ek_rescale_t', **zeros, mul=m, shift=shift)});"
+        return KernelCall.of(name, *args, Struct("ek_rescale_t", **zeros, mul=m, shift=shift))
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
@@ -123,11 +125,11 @@ class Dequantize(OpDef):
         """DEQUANTIZE; version 2 is int8."""
         return TfliteCode("DEQUANTIZE", ("DequantizeOptions", {}), 2 if op.inputs[0].type.dtype == "int8" else 1)
 
-    def c(self, op: Op, c: CEmitter) -> str:
+    def c(self, op: Op) -> KernelCall:
         """ek_dequantize_<from>."""
         x = op.inputs[0]
-        affine = c.struct("ek_affine_t", scale=float(x.type.scale), zero=x.type.zero_point)
-        return f"ek_dequantize_{suffix(x.type)}({c.ptr(x)}, {c.ptr(op.output)}, {x.type.size}, {affine});"
+        affine = Struct("ek_affine_t", scale=float(x.type.scale), zero=x.type.zero_point)
+        return KernelCall.of(f"ek_dequantize_{suffix(x.type)}", x, op.output, x.type.size, affine)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

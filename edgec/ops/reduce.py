@@ -12,13 +12,14 @@ import numpy as np
 from edgec.ir import (
     Array,
     Builder,
-    CEmitter,
+    KernelCall,
     OnnxNode,
     Op,
     OpDef,
     Quant,
     QuantRule,
     Sample,
+    Struct,
     TensorType,
     TfliteCode,
     TfliteOp,
@@ -108,16 +109,16 @@ class _Reduce(OpDef):
         inputs = (op.inputs[0], np.array(self.axes, np.int32))
         return TfliteCode(self.tflite[0], ("ReducerOptions", {"keepDims": self.keep_dims}), version, inputs)
 
-    def c(self, op: Op, c: CEmitter) -> str:
+    def c(self, op: Op) -> KernelCall:
         """ek_<kind>_<type> over up to three kept and three reduced groups of axes."""
         x, y = op.inputs[0].type, op.output.type
         kept, reduced = ([(1, 0)] * (3 - len(walk)) + walk for walk in _walk(x.shape, self.axes))
-        shape = c.struct(
+        shape = Struct(
             "ek_reduce_t",
             keep=[d for d, _ in kept], keep_stride=[s for _, s in kept],
             red=[d for d, _ in reduced], red_stride=[s for _, s in reduced], **self.c_fields(x, y),
         )  # fmt: skip
-        return f"ek_{self.kind}_{suffix(y)}({c.ptr(op.inputs[0])}, {c.ptr(op.output)}, {shape});"
+        return KernelCall.of(f"ek_{self.kind}_{suffix(y)}", op.inputs[0], op.output, shape)
 
     def c_fields(self, x: TensorType, y: TensorType) -> dict[str, float]:
         """What int8 sums need."""

@@ -10,12 +10,14 @@ import numpy as np
 
 from edgec.ir import (
     Array,
-    CEmitter,
+    KernelCall,
     Op,
     OpDef,
     Quant,
     QuantRule,
     Sample,
+    Struct,
+    Table,
     TensorType,
     TfliteCode,
     TfliteOp,
@@ -129,15 +131,15 @@ class ResizeNearest(_TfliteResize):
         rows, columns = self.indices(xt[0])
         return [np.ascontiguousarray(x[0][:, rows][:, :, columns])]
 
-    def c(self, op: Op, c: CEmitter) -> str:
+    def c(self, op: Op) -> KernelCall:
         """Pixels as bytes."""
         x = op.inputs[0].type
         rows, columns = self.indices(x)
         dims = self.dims(op)
         dims["c"] *= x.np_dtype.itemsize
-        tables = {"rows": c.const(rows, "rows"), "columns": c.const(columns, "columns")}
-        spec = c.struct("ek_resize_nearest_t", **dims, **tables)
-        return f"ek_resize_nearest({c.ptr(op.inputs[0])}, {c.ptr(op.output)}, {spec});"
+        tables = {"rows": Table(rows, "rows"), "columns": Table(columns, "columns")}
+        spec = Struct("ek_resize_nearest_t", **dims, **tables)
+        return KernelCall.of("ek_resize_nearest", op.inputs[0], op.output, spec)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
@@ -209,16 +211,16 @@ class ResizeBilinear(_TfliteResize):
         half = np.where(total > 0, FIXED_ONE**2 // 2, -(FIXED_ONE**2) // 2)
         return [np.trunc((total + half) / FIXED_ONE**2).astype(np.int8)]
 
-    def c(self, op: Op, c: CEmitter) -> str:
+    def c(self, op: Op) -> KernelCall:
         """ek_resize_bilinear_<type>, or _u8 for the arithmetic of uint8 models."""
         x = op.inputs[0].type
         v, h = self.tables(x)
         tables = {"y0": v.low, "y1": v.high, "fy": v.weight, "x0": h.low, "x1": h.high, "fx": h.weight}
-        names = {key: c.const(table, key) for key, table in tables.items()}
+        names = {key: Table(table, key) for key, table in tables.items()}
         kind = "fixed" if v.weight.dtype == np.int32 else "f32"
-        spec = c.struct(f"ek_resize_bilinear_{kind}_t", **self.dims(op), **names)
+        spec = Struct(f"ek_resize_bilinear_{kind}_t", **self.dims(op), **names)
         name = "u8" if self.uint8 and x.dtype == "int8" else suffix(x)
-        return f"ek_resize_bilinear_{name}({c.ptr(op.inputs[0])}, {c.ptr(op.output)}, {spec});"
+        return KernelCall.of(f"ek_resize_bilinear_{name}", op.inputs[0], op.output, spec)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
@@ -283,13 +285,13 @@ class ResizeCubic(Resize):
         columns = np.einsum("nyxtc,xt->nyxc", x[0][:, :, ix], wx)
         return [np.einsum("nytxc,yt->nyxc", columns[:, iy], wy).astype(np.float32)]
 
-    def c(self, op: Op, c: CEmitter) -> str:
+    def c(self, op: Op) -> KernelCall:
         """Sixteen pixels and the products of their weights."""
         (iy, wy), (ix, wx) = self._taps(op.inputs[0].type)
         tables = {"iy": iy, "wy": wy, "ix": ix, "wx": wx}
-        names = {key: c.const(table, key) for key, table in tables.items()}
-        spec = c.struct("ek_resize_cubic_t", **self.dims(op), **names)
-        return f"ek_resize_cubic_f32({c.ptr(op.inputs[0])}, {c.ptr(op.output)}, {spec});"
+        names = {key: Table(table, key) for key, table in tables.items()}
+        spec = Struct("ek_resize_cubic_t", **self.dims(op), **names)
+        return KernelCall.of("ek_resize_cubic_f32", op.inputs[0], op.output, spec)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

@@ -12,13 +12,15 @@ import numpy as np
 from edgec.ir import (
     Array,
     Builder,
-    CEmitter,
+    KernelCall,
     OnnxNode,
     Op,
     OpDef,
+    Pointer,
     Quant,
     QuantRule,
     Sample,
+    Struct,
     TensorType,
     TfliteCode,
     TfliteOp,
@@ -85,10 +87,10 @@ class Reshape(OpDef):
         options = ("ReshapeOptions", {"newShape": list(self.shape)})
         return TfliteCode("RESHAPE", options, 1, (op.inputs[0], np.array(self.shape, np.int32)))
 
-    def c(self, op: Op, c: CEmitter) -> str:
+    def c(self, op: Op) -> KernelCall:
         """A copy; the memory planner usually makes it a view, and then this is not called."""
         x = op.inputs[0]
-        return f"ek_copy({c.ptr(x)}, {c.ptr(op.output)}, {x.type.nbytes});"
+        return KernelCall.of("ek_copy", x, op.output, x.type.nbytes)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
@@ -196,11 +198,11 @@ class Transpose(OpDef):
         version = 2 if op.inputs[0].type.dtype == "int8" else 1
         return TfliteCode("TRANSPOSE", ("TransposeOptions", {}), version, (op.inputs[0], np.array(self.perm, np.int32)))
 
-    def c(self, op: Op, c: CEmitter) -> str:
+    def c(self, op: Op) -> KernelCall:
         """A strided gather."""
         x = op.inputs[0].type
         strides = element_strides(x.shape)
-        return gather(c, op, [x.shape[p] for p in self.perm], [strides[p] for p in self.perm])
+        return gather(op, [x.shape[p] for p in self.perm], [strides[p] for p in self.perm])
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
@@ -241,14 +243,12 @@ def merge_dims(dims: Sequence[int], strides: Sequence[int]) -> tuple[list[int], 
     return [d for d, _ in walk], [s for _, s in walk]
 
 
-def gather(c: CEmitter, op: Op, dims: Sequence[int], strides: Sequence[int], offset: int = 0) -> str:
-    """C that writes the output densely from input elements `offset` + the sum of stride * index."""
+def gather(op: Op, dims: Sequence[int], strides: Sequence[int], offset: int = 0) -> KernelCall:
+    """The call that writes the output densely from input elements `offset` + the sum of stride * index."""
     x = op.inputs[0]
     dim, stride = merge_dims(dims, strides)
-    source = f"{c.ptr(x)} + {offset}" if offset else c.ptr(x)
-    return (
-        f"ek_gather_{suffix(x.type)}({source}, {c.ptr(op.output)}, {c.struct('ek_gather_t', dim=dim, stride=stride)});"
-    )
+    spec = Struct("ek_gather_t", dim=dim, stride=stride)
+    return KernelCall.of(f"ek_gather_{suffix(x.type)}", Pointer(x, offset), op.output, spec)
 
 
 def reshape_to(b: Builder, x: Value, out: Value) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from edgec.ir import (
     Array,
     Builder,
-    CEmitter,
+    KernelCall,
     OnnxNode,
     Op,
     OpDef,
@@ -127,11 +127,11 @@ class Slice(OpDef):
         version = 2 if op.inputs[0].type.dtype == "int8" else 1
         return TfliteCode("STRIDED_SLICE", ("StridedSliceOptions", masks), version, (op.inputs[0], *numbers))
 
-    def c(self, op: Op, c: CEmitter) -> str:
+    def c(self, op: Op) -> KernelCall:
         """A strided gather."""
         strides = element_strides(op.inputs[0].type.shape)
         offset = sum(b * s for b, s in zip(self.begin, strides, strict=True))
-        return gather(c, op, self.shape, [a * s for a, s in zip(self.step, strides, strict=True)], offset)
+        return gather(op, self.shape, [a * s for a, s in zip(self.step, strides, strict=True)], offset)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

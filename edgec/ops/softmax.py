@@ -11,13 +11,15 @@ import numpy as np
 
 from edgec.ir import (
     Array,
-    CEmitter,
+    KernelCall,
     OnnxNode,
     Op,
     OpDef,
     Quant,
     QuantRule,
     Sample,
+    Struct,
+    Table,
     TensorType,
     TfliteCode,
     TfliteOp,
@@ -131,14 +133,14 @@ class Softmax(_Softmax):
         version = 2 if op.inputs[0].type.dtype == "int8" else 1
         return TfliteCode("SOFTMAX", ("SoftmaxOptions", {"beta": self.beta}), version)
 
-    def c(self, op: Op, c: CEmitter) -> str:
+    def c(self, op: Op) -> KernelCall:
         """ek_softmax_<type>; the int8 exponentials are a table."""
         x, y = op.inputs[0], op.output
         n = x.type.shape[-1]
-        args = f"{c.ptr(x)}, {c.ptr(y)}, {x.type.size // n}, {n}"
+        args = (x, y, x.type.size // n, n)
         if y.type.is_quantized:
-            return f"ek_softmax_s8({args}, {c.const(self.exponentials(x.type), 'exps')});"
-        return f"ek_softmax_f32({args}, {c.struct('ek_softmax_t', beta=self.beta)});"
+            return KernelCall.of("ek_softmax_s8", *args, Table(self.exponentials(x.type), "exps"))
+        return KernelCall.of("ek_softmax_f32", *args, Struct("ek_softmax_t", beta=self.beta))
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
@@ -184,11 +186,11 @@ class LogSoftmax(_Softmax):
         """Version 1."""
         return TfliteCode("LOG_SOFTMAX", ("LogSoftmaxOptions", {}))
 
-    def c(self, op: Op, c: CEmitter) -> str:
+    def c(self, op: Op) -> KernelCall:
         """ek_log_softmax_f32."""
         x, y = op.inputs[0], op.output
         n = x.type.shape[-1]
-        return f"ek_log_softmax_{suffix(y.type)}({c.ptr(x)}, {c.ptr(y)}, {x.type.size // n}, {n});"
+        return KernelCall.of(f"ek_log_softmax_{suffix(y.type)}", x, y, x.type.size // n, n)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from edgec.ir import (
     Array,
-    CEmitter,
+    KernelCall,
     OnnxNode,
     Op,
     OpDef,
@@ -61,11 +61,11 @@ class _Blocks(OpDef):
         blocks = x[0].reshape(self.split(x[0].shape)).transpose(self.order())
         return [np.ascontiguousarray(blocks).reshape(yt[0].shape)]
 
-    def c(self, op: Op, c: CEmitter) -> str:
+    def c(self, op: Op) -> KernelCall:
         """A strided gather."""
         dims = self.split(op.inputs[0].type.shape)
         strides = element_strides(dims)
-        return gather(c, op, [dims[p] for p in self.order()], [strides[p] for p in self.order()])
+        return gather(op, [dims[p] for p in self.order()], [strides[p] for p in self.order()])
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:

@@ -11,12 +11,14 @@ import numpy as np
 
 from edgec.ir import (
     Array,
-    CEmitter,
+    KernelCall,
     OnnxNode,
     Op,
     OpDef,
     QuantRule,
     Sample,
+    Struct,
+    Table,
     TensorType,
     TfliteCode,
     TfliteOp,
@@ -25,7 +27,15 @@ from edgec.ir import (
     Versions,
     edgetpu_rule,
 )
-from edgec.ops.common import bias_pointer, constant, real_types, requantize, requantize_args, suffix, with_float_weights
+from edgec.ops.common import (
+    bias_operand,
+    constant,
+    real_types,
+    requantize,
+    requantize_struct,
+    suffix,
+    with_float_weights,
+)
 from edgec.ops.conv import conv_samples
 from edgec.ops.fixed_point import TFLITE_ACTIVATIONS, clamp_float, tflite_activation
 from edgec.ops.limits import within
@@ -172,18 +182,19 @@ class TransposeConv2D(OpDef):
         """The scales' product."""
         return self.uint8
 
-    def c(self, op: Op, c: CEmitter) -> str:
+    def c(self, op: Op) -> KernelCall:
         """ek_transpose_conv2d_<type>; weights packed with the output channel innermost."""
         x, w, y = op.inputs[0].type, op.inputs[1], op.output.type
         s, (o, kh, kw, _) = suffix(x), w.type.shape
         packed = np.ascontiguousarray(constant(op, 1).transpose(1, 2, 3, 0))
-        args = [c.ptr(op.inputs[0]), c.const(packed, "w"), bias_pointer(op, c), c.ptr(op.output)]
-        shape = c.struct(
+        args = (op.inputs[0], Table(packed, "w"), bias_operand(op), op.output)
+        shape = Struct(
             "ek_transpose_conv2d_t",
             n=x.shape[0], ih=x.shape[1], iw=x.shape[2], ic=x.shape[3], oh=y.shape[1], ow=y.shape[2], oc=o,
             kh=kh, kw=kw, sh=self.stride[0], sw=self.stride[1], pt=self.pads[0], pl=self.pads[2],
         )  # fmt: skip
-        return f"ek_transpose_conv2d_{s}({', '.join(args)}, {shape}, {requantize_args(c, op, self.act, self.uint8)});"
+        last = requantize_struct(op, self.act, self.uint8)
+        return KernelCall.of(f"ek_transpose_conv2d_{s}", *args, shape, last)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

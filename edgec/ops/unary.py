@@ -11,13 +11,15 @@ import numpy as np
 
 from edgec.ir import (
     Array,
-    CEmitter,
+    KernelCall,
     OnnxNode,
     Op,
     OpDef,
     Quant,
     QuantRule,
     Sample,
+    Struct,
+    Table,
     TensorType,
     TfliteCode,
     TfliteOp,
@@ -103,15 +105,15 @@ class Unary(OpDef):
         """The options table and its fields."""
         return (self.options, {}) if self.options else None
 
-    def c(self, op: Op, c: CEmitter) -> str:
+    def c(self, op: Op) -> KernelCall:
         """ek_lut_s8 or ek_<kind>_f32."""
         x, y = op.inputs[0], op.output
-        args = f"{c.ptr(x)}, {c.ptr(y)}, {x.type.size}"
+        args = (x, y, x.type.size)
         if y.type.is_quantized:
-            return f"ek_lut_s8({args}, {c.const(self.table(x.type, y.type), 'lut')});"
+            return KernelCall.of("ek_lut_s8", *args, Table(self.table(x.type, y.type), "lut"))
         k = dict(zip("ab", self.coefficients(), strict=False))
-        extra = f", {c.struct('ek_coef_t', **k)}" if k else ""
-        return f"ek_{self.kernel()}_{suffix(y.type)}({args}{extra});"
+        extra = [Struct("ek_coef_t", **k)] if k else []
+        return KernelCall.of(f"ek_{self.kernel()}_{suffix(y.type)}", *args, *extra)
 
     def kernel(self) -> str:
         """The C kernel's name without its type."""

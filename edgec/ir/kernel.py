@@ -1,0 +1,95 @@
+"""Kernel calls: what an op asks of the C back-end, as data.
+
+`OpDef.c` returns the call of a plain kernel, which says completely what is to be computed; edgec/schedule chooses how,
+and edgec/emit prints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from edgec.ir.graph import Value
+from edgec.ir.types import Array
+
+
+@dataclass(frozen=True, eq=False)
+class Pointer:
+    """The elements of a tensor, from element `offset` on. A constant tensor is written like a `Table`."""
+
+    value: Value
+    offset: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A constant array of any dtype of the IR, or float64. hint: what its name in the C begins with."""
+
+    array: Array
+    hint: str
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """Memory of the arena that holds nothing before and after the call."""
+
+    nbytes: int
+
+
+@dataclass(frozen=True, eq=False)
+class Struct:
+    """The address of a constant C struct.
+
+    fields: numbers, names of C enums, sequences of them, tables and pointers.
+    """
+
+    ctype: str
+    fields: Mapping[str, object]
+
+    def __init__(self, ctype: str, **fields: object) -> None:
+        object.__setattr__(self, "ctype", ctype)
+        object.__setattr__(self, "fields", fields)
+
+    def number(self, name: str) -> int:
+        """A field that is an integer."""
+        value = self.fields[name]
+        assert isinstance(value, int), f"{self.ctype}.{name} is {value!r}"
+        return value
+
+    def table(self, name: str) -> Array:
+        """A field that is a table."""
+        value = self.fields[name]
+        assert isinstance(value, Table), f"{self.ctype}.{name} is {value!r}"
+        return value.array
+
+
+Operand = Pointer | Table | Scratch | Struct | int | str
+"""A number or the name of a C enum stands for itself."""
+
+
+@dataclass(frozen=True, eq=False)
+class KernelCall:
+    """A call of a C kernel. then: elementwise calls that follow it on its result, which one variant may do at once."""
+
+    kernel: str
+    operands: tuple[Operand, ...]
+    then: tuple[KernelCall, ...] = field(default=())
+
+    @classmethod
+    def of(cls, kernel: str, *operands: Operand | Value) -> KernelCall:
+        """A call with these operands; a value is a pointer to its elements."""
+        return cls(kernel, tuple(Pointer(x) if isinstance(x, Value) else x for x in operands))
+
+    def struct(self, ctype: str) -> Struct:
+        """The operand that is a struct of this type."""
+        return next(x for x in self.operands if isinstance(x, Struct) and x.ctype == ctype)
+
+    def pointers(self) -> Iterator[Pointer]:
+        """All tensors that it reads or writes, those in structs and of the calls that follow among them."""
+        for x in self.operands:
+            if isinstance(x, Pointer):
+                yield x
+            elif isinstance(x, Struct):
+                yield from (v for v in x.fields.values() if isinstance(v, Pointer))
+        for call in self.then:
+            yield from call.pointers()

@@ -1,0 +1,57 @@
+"""Cores: what a kernel variant may use, and what the choice among legal schedules depends on.
+
+One TOML file each in cores/, named as the compiler names the core; there is no list to extend.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+from edgec_devices.boards import Cache
+
+TABLES = Path(__file__).parent / "cores"
+
+
+@dataclass(frozen=True)
+class Core:
+    """One core. isa: the features that variants ask for; none where only plain kernels run.
+
+    vector: bytes of a register, of which there are `registers`. macs_s8, macs_f32: multiply-accumulates a cycle at
+    best. l1, l2: bytes of the data caches that it has for itself.
+    """
+
+    name: str
+    isa: frozenset[str] = frozenset()
+    vector: int = 16
+    registers: int = 32
+    macs_s8: float = 1
+    macs_f32: float = 1
+    l1: int = 32 << 10
+    l2: int = 512 << 10
+
+    def with_caches(self, caches: Sequence[Cache]) -> Core:
+        """The same core with the caches of a board, nearest first; without any, its own."""
+        if not caches:
+            return self
+        return replace(self, l1=caches[0].kib << 10, l2=caches[min(1, len(caches) - 1)].kib << 10)
+
+
+PLAIN = Core("any core")
+"""No core in particular: plain kernels only."""
+
+
+@cache
+def core(name: str) -> Core:
+    """The core that the compiler calls by this name; one without a table gets plain kernels."""
+    path = TABLES / f"{name}.toml"
+    if not path.is_file():
+        return replace(PLAIN, name=name)
+    with path.open("rb") as f:
+        facts = tomllib.load(f)
+    facts["isa"] = frozenset(facts["isa"])
+    facts["l1"], facts["l2"] = facts.pop("l1_kib") << 10, facts.pop("l2_kib") << 10
+    return Core(name=name, **facts)

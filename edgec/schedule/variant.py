@@ -1,0 +1,51 @@
+"""Kernel variants: other ways to do what a plain kernel does, each for cores with certain features.
+
+The variants of a family of kernels are the list VARIANTS of its module in kernels/, the preferred first. A new variant
+is a C file of csrc and a row of such a list.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from edgec.ir import KernelCall
+from edgec.schedule import kernels
+from edgec.schedule.cores import Core
+
+Schedule = Mapping[str, int]
+"""The free parameters of a variant: rows of its tile, order of its loops, …"""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A way to compute the calls of the plain kernel `of`, by the C function `name`, on cores that have all of `isa`.
+
+    schedules: the legal parameters for a call on a core, what analysis says is best first; none where it cannot take
+    the call. apply: the call of the variant with such parameters; it packs the weights.
+    """
+
+    of: str
+    name: str
+    isa: frozenset[str]
+    schedules: Callable[[KernelCall, Core], Sequence[Schedule]]
+    apply: Callable[[KernelCall, Core, Schedule], KernelCall]
+
+
+@cache
+def variants() -> Mapping[str, tuple[Variant, ...]]:
+    """All variants, by the plain kernel that they replace."""
+    found: dict[str, tuple[Variant, ...]] = {}
+    for module in pkgutil.iter_modules(kernels.__path__):
+        for v in importlib.import_module(f"{kernels.__name__}.{module.name}").VARIANTS:
+            found[v.of] = (*found.get(v.of, ()), v)
+    return found
+
+
+def legal(call: KernelCall, core: Core) -> list[tuple[Variant, Schedule]]:
+    """Every way to compute a call on a core but the plain one, the default first."""
+    usable = (v for v in variants().get(call.kernel, ()) if v.isa <= core.isa)
+    return [(v, s) for v in usable for s in v.schedules(call, core)]
