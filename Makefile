@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 FIXTURES := build/venv-fixtures
 
 .PHONY: setup system demo test check lint types fast models-table partition-table stock-table cost-table pipeline-table \
-        bench-check bench-peers busy-check onnx-sweep faults docs fixtures clean
+        bench-arm bench-check bench-peers busy-check onnx-sweep faults docs fixtures clean
 
 setup: system $(STAMP)
 
@@ -56,6 +56,11 @@ cost-table: setup
 # How far the model of the boards' cores is from a better one: reads ../shared, and needs llvm-19 for that one
 pipeline-table: setup
 	$(BIN)/python -m tests.tables.pipeline_table
+
+# edgec beside LiteRT on the boards' cores, in estimated cycles (reads ../shared, and needs llvm-19; without: edgec's own
+# model of the cores): make bench-arm ARGS='--models resnet8_i8,vww96_i8 --boards pi4 --ops all'
+bench-arm: setup
+	$(BIN)/python -m tests.tables.bench_arm $(ARGS)
 
 # Whether edgec bench tells the truth on this machine; 300 benches at the end take most of an hour:
 # make bench-check ARGS='--only wait,percentiles,profile' leaves them out

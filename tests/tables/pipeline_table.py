@@ -14,11 +14,8 @@ and what picycles needs: llvm-mca and gcc.
 from __future__ import annotations
 
 import argparse
-import importlib.machinery
-import importlib.util
 import json
 import math
-import os
 import re
 import subprocess
 import sys
@@ -32,8 +29,8 @@ from edgec_devices import Board
 from edgec_devices.pipeline import Counts, Estimate, estimate, plugin_option
 from edgec_devices.plugin import block_count_plugin
 
-ROOT = Path(__file__).parents[2]
-SHARED = Path(os.environ.get("EDGEC_SHARED") or ROOT.parent / "shared")
+from tests.tables.picycles import ROOT, SHARED, Picycles, missing
+
 WORK = ROOT / "build" / "pipeline-table"
 BOARDS = "pi3,pi4,pi5"
 MODELS = (
@@ -95,53 +92,14 @@ def counted(main: Path, board: Board) -> Counts:
     return Counts.read(out)
 
 
-class Reference:
-    """picycles: its command for a program, its cycles of a block for a kernel."""
-
-    def __init__(self) -> None:
-        self._lab = SHARED / "armlab"
-        cache = WORK / "armlab"
-        (cache / "rootfs-arm64").mkdir(parents=True, exist_ok=True)  # our programs are static: an empty one will do
-        os.environ["ARMLAB_CACHE"] = str(cache)
-        sys.path.insert(0, str(self._lab))
-        sys.dont_write_bytecode = True  # the data folder may be read-only
-        loader = importlib.machinery.SourceFileLoader("picycles", str(self._lab / "picycles"))
-        spec = importlib.util.spec_from_loader("picycles", loader)
-        assert spec
-        self._tool: Any = importlib.util.module_from_spec(spec)
-        loader.exec_module(self._tool)
-
-    def program(self, main: Path, board: str) -> float:
-        """Cycles of one inference."""
-        out = main.with_name("picycles.json")
-        command = [sys.executable, str(self._lab / "picycles"), "run", "--board", board, "--json", str(out), str(main)]
-        subprocess.run([*command, "--runs", "1"], check=True, stdout=subprocess.DEVNULL)
-        return float(json.loads(out.read_text())["cycles"])
-
-    def places(self, counts: Counts, board: str) -> dict[tuple[int, int], float]:
-        """Cycles in each place of the last inference."""
-        facts = self._tool.BOARDS[board]
-        buckets = counts.inferences[-1]
-        codes = {n: counts.blocks[n].code.hex() for b in buckets.values() for n in b.ran}
-        each = self._tool.mca(facts.mca_cpu, sorted(set(codes.values())))
-        slow = {c: facts.sadalp * self._tool.sadalps(c) if facts.sadalp else 0 for c in each}
-        found = {}
-        for place, bucket in buckets.items():
-            core = sum(n * (each[codes[b]] + slow[codes[b]]) for b, n in bucket.ran.items())
-            costs = zip(bucket.misses, facts.stream_cost, facts.miss_cost, strict=True)
-            memory = sum(f * near + m * far for (f, m), near, far in costs)
-            found[place] = core + memory + bucket.mispredicted * facts.mispredict
-        return found
-
-
-def measure(model: str, name: str, reference: Reference) -> Iterator[Row]:
+def measure(model: str, name: str, reference: Picycles) -> Iterator[Row]:
     """The network's row, then its kernels'."""
     board = Board.load(name)
     main, kernels = program(model, name)
     counts = counted(main, board)
     nothing = Estimate(0, 0, 0, 0, 0)
     whole = sum(estimate(counts, board.core, board.caches, 0).values(), nothing)
-    yield _row(name, model, "", whole, reference.program(main, name))
+    yield _row(name, model, "", whole, reference.program(name, [main, "--runs", "1"]))
     theirs = reference.places(counts, name)
     for (segment, op), e in estimate(counts, board.core, board.caches).items():
         if op >= 0 and e.instructions >= SMALLEST:
@@ -197,10 +155,10 @@ def main() -> None:
     parser.add_argument("--models", default=MODELS)
     parser.add_argument("--boards", default=BOARDS)
     given = parser.parse_args()
-    if not (SHARED / "armlab" / "picycles").is_file():
-        sys.exit(f"no data folder at {SHARED}: set EDGEC_SHARED")
+    if reason := missing():
+        sys.exit(reason)
     boards = given.boards.split(",")
-    reference = Reference()
+    reference = Picycles(WORK / "armlab")
     rows: list[Row] = []
     for board in boards:
         for model in given.models.split(","):

@@ -1,0 +1,129 @@
+"""A model's program for one core of a board, and what is known of it before it runs."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from edgec_devices.boards import Board
+from edgec_partitioner.segments import Segment
+
+from edgec.benching.memory import sections
+from edgec.drive.compile import _crossing, _entry
+from edgec.drive.contents import names
+from edgec.drive.lower import Options, lower
+from edgec.emit.c import CSRC, CSource, segment_source
+from edgec.emit.program import model_source
+from edgec.emit.weights import join_weights
+from edgec.ir import Op, Value
+from edgec.toolchain.build import build
+from edgec.toolchain.cc import Compiler
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Call:
+    """One function of a segment's C: its main op, and that op's type, shapes and multiply-accumulates.
+
+    place: (segment, function), as profiles have it. also: kinds of the other ops that it computes.
+    """
+
+    place: tuple[int, int]
+    kind: str
+    dtype: str
+    shapes: str
+    macs: int
+    also: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Program:
+    """A static program of the board's 64-bit target. arena, bound, text: bytes (text: of the model's own code)."""
+
+    main: bytes
+    weights: bytes
+    arena: int
+    bound: int
+    text: int
+    calls: tuple[Call, ...]
+
+    @property
+    def macs(self) -> int:
+        """Of one inference."""
+        return sum(c.macs for c in self.calls)
+
+    @property
+    def digest(self) -> str:
+        """Two with the same do the same."""
+        return hashlib.sha256(self.main + self.weights).hexdigest()
+
+    def write(self, folder: Path) -> list[str | Path]:
+        """As files; the command that runs it, to which options can be added."""
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "weights.bin").write_bytes(self.weights)
+        (folder / "main").unlink(missing_ok=True)
+        (folder / "main").write_bytes(self.main)
+        (folder / "main").chmod(0o700)
+        return [folder / "main", *(["--weights", folder / "weights.bin"] if self.weights else [])]
+
+
+def compile_for(model: Path, board_name: str) -> Program:
+    """As `edgec compile --target` does, for the board's 64-bit target alone, and without verification."""
+    board = Board.load(board_name)
+    target = board.targets[0]
+    lowered = lower(model, Options(target=board_name))
+    segments = lowered.partition.segments
+    sources = {s.name: segment_source(s.graph, s.name) for s in segments}
+    weights = join_weights(sources.values())
+    entries = [_entry(s, sources[s.name], weights) for s in segments]
+    ends = names(lowered.graph.inputs), names(lowered.graph.outputs)
+    texts = {f"{name}.c": source.text for name, source in sources.items()}
+    texts["model.c"] = model_source(lowered.graph.name, _crossing(lowered), entries, *ends, weights.data)
+    compiler = Compiler.zig(target.library, target.program, target.mcpu)
+    made = build(texts, CSRC, {target.name: compiler})[target.name]
+    return Program(
+        main=made.program,
+        weights=weights.data,
+        arena=max(s.plan.size for s in sources.values()),
+        bound=max(s.plan.lower_bound for s in sources.values()),
+        text=sections(made.library)[0],
+        calls=tuple(c for i, s in enumerate(segments) for c in _calls(i, s, sources[s.name])),
+    )
+
+
+def _calls(index: int, segment: Segment, source: CSource) -> Iterator[Call]:
+    """In order. The main op of several is the one with the most work."""
+    ops: dict[int, list[Op]] = {}
+    for op, call in zip(segment.graph.ops, source.calls, strict=True):
+        if call is not None:
+            ops.setdefault(call, []).append(op)
+    for call, several in sorted(ops.items()):
+        op = max(several, key=lambda op: (op.spec.macs(op), op.output.type.size))
+        also = tuple(other.kind for other in several if other is not op)
+        macs = sum(op.spec.macs(op) for op in several)
+        yield Call((index, call), op.kind, op.inputs[0].type.dtype, _shapes(op), macs, also)
+
+
+def _shapes(op: Op) -> str:
+    """Of the input, of the weights if there are any, of the output."""
+    read: Sequence[Value] = op.inputs[: 2 if op.spec.macs(op) else 1]
+    return " · ".join(_shape(v) for v in read) + " → " + _shape(op.output)
+
+
+def _shape(v: Value) -> str:
+    return "×".join(map(str, v.type.shape)) or "1"
+
+
+@cache
+def sources_digest() -> str:
+    """Of all that decides what a model is compiled to."""
+    found = hashlib.sha256()
+    for part in ("edgec", "partitioner", "runtime", "devices"):
+        for path in sorted((ROOT / part).rglob("*")):
+            if path.suffix in (".py", ".c", ".h", ".toml", ".json", ".txt"):
+                found.update(f"{path.relative_to(ROOT)}\0".encode() + path.read_bytes())
+    return found.hexdigest()

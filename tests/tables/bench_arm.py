@@ -1,0 +1,347 @@
+"""edgec on the boards' cores beside LiteRT: estimated cycles, arena and code of the networks of the data folder.
+
+Cycles are those that armlab's `picycles` estimates of one inference of the bundle's program, one thread.  LiteRT's are
+of bench/arm-litert.json; of a model that is not there they are counted once and kept in the user's cache.  Where a
+network takes longer than LiteRT's, its slowest functions are listed with their multiply-accumulates a cycle and their
+share of what the core can do at most.  Where there is no data folder, or no llvm-mca: edgec's own model of the
+pipelines, without LiteRT.
+
+Markdown on the screen, build/bench-arm.json, the programs in build/bench-arm/.  What was found out is kept in the
+user's cache until the sources change.
+
+    python -m tests.tables.bench_arm [--models a,b,FILE] [--boards pi3,pi4,pi5] [--jobs 2] [--ops all] [--fresh]
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import math
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from edgec_devices import Board
+from edgec_devices.pipeline import Counts, estimate, plugin_option
+from edgec_devices.plugin import block_count_plugin
+from edgec_runtime.cache import cache_dir
+
+from edgec.errors import EdgecError
+from tests.tables.arm_programs import Call, Program, compile_for, sources_digest
+from tests.tables.picycles import LAB, ROOT, SHARED, Picycles, missing
+
+BOARDS = ("pi3", "pi4", "pi5")
+MODELS = {
+    "mnv2_tf2_i8": "",
+    "mnv1_025_128_u8": "",
+    "resnet8_i8": "",
+    "vww96_i8": "",
+    "prisma_i8": "",
+    "deeplab_dm05_u8": "",
+    "movenet_lightning_i8": "",
+    "mnv1_025_224_f32": "",
+    "prisma_f32": "",
+    "deeplabv3_257_f32": "",
+    "mp_selfie_land": "mp_selfie_land_f16",
+    "mp_face_landmark": "mp_face_landmark_f16",
+    "ultraface_rfb320": "ultraface_rfb320_tflite",
+    "hourglass_pose": "",
+    "fns_udnie": "fns_udnie_std_256",
+    "yolox_nano": "yolox_nano_416",
+    "pfld_ghostone": "",
+}
+"""The networks, and their names in the data folder where those are others."""
+
+TARGETS = {"pi3": 1.6, "pi4": 1.4, "pi5": 1.55}
+"""Geometric means over LiteRT that are asked for."""
+
+PEAK = {"pi3": (8, 8), "pi4": (8, 4), "pi5": (32, 8)}
+"""Multiply-accumulates a cycle at most, of int8 and of float32, as llvm-mca's models have the cores."""
+
+LISTED = 10
+"""Functions of a network that are listed."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one function takes."""
+
+    call: Call
+    cycles: float
+
+    @property
+    def rate(self) -> float:
+        """Multiply-accumulates a cycle."""
+        return self.call.macs / self.cycles if self.cycles else 0.0
+
+    def of_peak(self, board: str) -> float:
+        """Share of what the core can do at most."""
+        return self.rate / PEAK[board][self.call.dtype.startswith("float")]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One network on one board. cycles: of one inference. litert: LiteRT's; None where it has none. Bytes.
+
+    shares: of its functions; empty where nobody asked.
+    """
+
+    model: str
+    board: str
+    macs: int
+    cycles: float
+    litert: float | None
+    arena: int
+    bound: int
+    text: int
+    shares: tuple[Share, ...] = ()
+
+    @property
+    def ratio(self) -> float | None:
+        """LiteRT's cycles by ours: above 1, edgec is the faster."""
+        return self.litert / self.cycles if self.litert else None
+
+
+@dataclass(frozen=True)
+class Job:
+    """A network to measure. ops: "all" networks' functions are wanted, or those that "lose", or "none"."""
+
+    model: str
+    file: Path
+    board: str
+    ops: str
+    fresh: bool
+
+
+# ---- what is remembered ---------------------------------------------------------------------------------------------
+def _remembered(key: str) -> Path:
+    return cache_dir("bench-arm", "results") / f"{hashlib.sha256(key.encode()).hexdigest()[:40]}.json"
+
+
+def _read(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def _write(path: Path, value: Any) -> None:
+    aside = path.with_suffix(f".{os.getpid()}")
+    aside.write_text(json.dumps(value))
+    aside.replace(path)
+
+
+@cache
+def _file_digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@cache
+def _tool() -> Picycles | None:
+    """None where there is none: then edgec's own model takes its place."""
+    return None if missing() else Picycles(cache_dir("bench-arm", "armlab"))
+
+
+def _how() -> str:
+    """What estimates the cycles, for the keys of what is remembered."""
+    if missing():
+        return "pipeline"
+    return "picycles " + " ".join(_file_digest(LAB / n) for n in ("picycles", "armlab.py", "picycles_plugin.c"))
+
+
+# ---- one network ----------------------------------------------------------------------------------------------------
+def measure(job: Job) -> Row:
+    """A row, from what is remembered if nothing has changed."""
+    key = f"row {_how()} {sources_digest()} {_file_digest(job.file)} {job.board} {job.ops}"
+    known = None if job.fresh else _read(_remembered(key))
+    if known:
+        shares = tuple(Share(_call(s["call"]), s["cycles"]) for s in known.pop("shares"))
+        return Row(**{**known, "model": job.model}, shares=shares)
+    program = compile_for(job.file, job.board)
+    command = program.write(ROOT / "build" / "bench-arm" / f"{job.file.stem}-{job.board}")
+    litert = _litert(job)
+    cycles = _cycles(program, job, command)
+    slower = litert is not None and litert < cycles
+    wanted = job.ops == "all" or (job.ops == "lose" and slower)
+    shares = tuple(_shares(program, job, command)) if wanted else ()
+    row = Row(job.model, job.board, program.macs, cycles, litert, program.arena, program.bound, program.text, shares)
+    _write(_remembered(key), asdict(row))
+    return row
+
+
+def _call(fields: dict[str, Any]) -> Call:
+    return Call(**{**fields, "place": tuple(fields["place"]), "also": tuple(fields["also"])})
+
+
+def _cycles(program: Program, job: Job, command: Sequence[str | Path]) -> float:
+    """Of the whole, by picycles' own command. Programs that came out the same were counted already."""
+    path = _remembered(f"cycles {_how()} {program.digest} {job.board}")
+    known = None if job.fresh else _read(path)
+    if known is None:
+        tool = _tool()
+        if tool:
+            known = tool.program(job.board, [*command, "--runs", "1"])
+        else:
+            known = sum(_places(program, job, command).values())
+        _write(path, known)
+    return float(known)
+
+
+def _shares(program: Program, job: Job, command: Sequence[str | Path]) -> Iterator[Share]:
+    path = _remembered(f"places {_how()} {program.digest} {job.board}")
+    known = None if job.fresh else _read(path)
+    if known is None:
+        known = [[*place, cycles] for place, cycles in _places(program, job, command).items()]
+        _write(path, known)
+    found = {(segment, op): cycles for segment, op, cycles in known}
+    yield from (Share(c, found.get(c.place, 0.0)) for c in program.calls)
+
+
+def _places(program: Program, job: Job, command: Sequence[str | Path]) -> dict[tuple[int, int], float]:
+    """Of each function: counted by edgec's plugin for QEMU, in picycles' cycles or in those of edgec's model."""
+    board, out = Board.load(job.board), Path(command[0]).with_name("counts")
+    out.unlink(missing_ok=True)
+    option = plugin_option(block_count_plugin(), out, board.caches)
+    qemu = [board.targets[0].qemu, "-cpu", board.targets[0].qemu_cpu, "-plugin", option]
+    profiled = [*command, "--runs", "1", "--warmup", "0", "--profile", "1"]
+    subprocess.run([*qemu, *map(str, profiled)], check=True, stdout=subprocess.DEVNULL)
+    counts = Counts.read(out)
+    out.unlink()
+    tool = _tool()
+    if tool:
+        return tool.places(counts, job.board)
+    return {place: e.cycles for place, e in estimate(counts, board.core, board.caches).items()}
+
+
+def _litert(job: Job) -> float | None:
+    """LiteRT's cycles, of the data folder or counted here once; None where it cannot run the model."""
+    tool = _tool()
+    table = _read(SHARED / "bench" / "arm-litert.json") or {}
+    if not tool or job.board in table.get(job.file.stem, {}):
+        return table.get(job.file.stem, {}).get(job.board) if tool else None
+    path = _remembered(f"LiteRT {_how()} {_file_digest(job.file)} {job.board}")
+    known = _read(path)
+    if known is None:
+        known = [tool.litert(job.board, job.file)]
+        _write(path, known)
+    return None if known[0] is None else float(known[0])
+
+
+# ---- the table ------------------------------------------------------------------------------------------------------
+def geo_mean(values: Sequence[float]) -> float:
+    """Their product's root."""
+    return math.exp(sum(map(math.log, values)) / len(values))
+
+
+def markdown(rows: Sequence[Row]) -> Iterator[str]:
+    """The networks, the geometric means, and the functions that are known."""
+    yield "| network | MMAC | board | M cycles | LiteRT | × LiteRT | arena | above bound | .text |"
+    yield "| --- | --- | --- | --- | --- | --- | --- | --- | --- |"
+    for r in rows:
+        beside = f"{r.litert / 1e6:.2f} | {r.ratio:.2f}" if r.litert and r.ratio else "– | –"
+        sizes = f"{r.arena:,} | {r.arena - r.bound:,} | {r.text / 1024:.1f} K"
+        yield f"| {r.model} | {r.macs / 1e6:.1f} | {r.board} | {r.cycles / 1e6:.2f} | {beside} | {sizes} |"
+    yield ""
+    yield from _means(rows)
+    for r in rows:
+        if r.shares:
+            yield from ("", *_functions(r))
+
+
+def _means(rows: Sequence[Row]) -> Iterator[str]:
+    yield "| board | networks that LiteRT runs | geometric mean of × LiteRT | asked for | slower than LiteRT |"
+    yield "| --- | --- | --- | --- | --- |"
+    for board in dict.fromkeys(r.board for r in rows):
+        ratios = {r.model: r.ratio for r in rows if r.board == board and r.ratio}
+        if ratios:
+            slower = ", ".join(m for m, ratio in ratios.items() if ratio < 1) or "none"
+            wanted = TARGETS.get(board, 1.0)
+            yield f"| {board} | {len(ratios)} | {geo_mean([*ratios.values()]):.3f} | {wanted:g} | {slower} |"
+
+
+def _functions(row: Row) -> Iterator[str]:
+    """The slowest of a network, and what the others take together."""
+    against = f", {row.ratio:.2f} × LiteRT" if row.ratio else ""
+    yield f"{row.model} on {row.board}{against}: where its {row.cycles / 1e6:.2f} M cycles go"
+    yield ""
+    yield "| function | shapes | MMAC | M cycles | of all | MAC a cycle | of the peak |"
+    yield "| --- | --- | --- | --- | --- | --- | --- |"
+    ordered = sorted(row.shares, key=lambda s: -s.cycles)
+    for s in ordered[:LISTED]:
+        rate = f"{s.rate:.2f} | {s.of_peak(row.board):.0%}" if s.call.macs else "– | –"
+        kinds = "+".join((s.call.kind, *s.call.also))
+        figures = f"{s.call.macs / 1e6:.2f} | {s.cycles / 1e6:.3f} | {s.cycles / row.cycles:.1%} | {rate}"
+        yield f"| op {s.call.place[1]} {kinds} {s.call.dtype} | {s.call.shapes} | {figures} |"
+    rest = ordered[LISTED:]
+    if rest:
+        cycles = sum(s.cycles for s in rest)
+        share = f"{cycles / 1e6:.3f} | {cycles / row.cycles:.1%}"
+        yield f"| {len(rest)} more | | {sum(s.call.macs for s in rest) / 1e6:.2f} | {share} | | |"
+
+
+def as_json(row: Row) -> dict[str, Any]:
+    """A row of build/bench-arm.json."""
+    functions = [
+        {**asdict(s.call), "cycles": s.cycles, "macs_per_cycle": s.rate, "of_peak": s.of_peak(row.board)}
+        for s in row.shares
+    ]
+    fields = asdict(row)
+    del fields["shares"]
+    return {**fields, "ratio": row.ratio, "functions": functions}
+
+
+# ---- the command ----------------------------------------------------------------------------------------------------
+def files(names: Iterable[str]) -> Iterator[tuple[str, Path]]:
+    """The files of networks by name, of the data folder; any other file by its path."""
+    for name in names:
+        there = SHARED / "models" / (MODELS.get(name) or name)
+        found = [Path(name)] if Path(name).is_file() else sorted(there.glob(f"{there.name}.*"))
+        found = [p for p in found if p.suffix in (".tflite", ".onnx")]
+        if not found:
+            sys.exit(f"there is no model {name}: give a file, or a name of {SHARED / 'models'}")
+        yield Path(name).stem, found[0]
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    here = [*MODELS] if (SHARED / "models").is_dir() else [str(p) for p in (ROOT / "fixtures").glob("*/*.onnx")]
+    parser.add_argument("--models", default=",".join(here), help="names, or files, with commas")
+    parser.add_argument("--boards", default=",".join(BOARDS))
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes")
+    parser.add_argument("--ops", choices=("lose", "all", "none"), default="lose", help="whose functions are listed")
+    parser.add_argument("--fresh", action="store_true", help="use nothing that is remembered")
+    return parser.parse_args()
+
+
+def main() -> int:
+    """Prints the tables as they become known and writes build/bench-arm.json; 1 if a model failed."""
+    given = _parse()
+    if reason := missing():
+        print(f"{reason}: cycles are those of edgec's own model of the pipelines\n")
+    pairs = [*files(given.models.split(","))]
+    jobs = [Job(n, f, b, given.ops, given.fresh) for n, f in pairs for b in given.boards.split(",")]
+    rows, failed = [], False
+    with ProcessPoolExecutor(max(1, given.jobs)) as pool:
+        for job, future in [(job, pool.submit(measure, job)) for job in jobs]:
+            try:
+                rows.append(future.result())
+                print(f"{job.model} on {job.board}: {rows[-1].cycles / 1e6:.2f} M cycles", file=sys.stderr)
+            except (EdgecError, subprocess.CalledProcessError) as e:
+                failed = True
+                print(f"{job.model} on {job.board}: {e}", file=sys.stderr)
+    print("\n".join(markdown(rows)))
+    out = ROOT / "build" / "bench-arm.json"
+    out.parent.mkdir(exist_ok=True)
+    out.write_text(json.dumps([as_json(r) for r in rows], indent=1) + "\n")
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
