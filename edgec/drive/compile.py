@@ -128,7 +128,7 @@ def _build(job: Job, lowered: Lowered, asked: Outcome | None, labels: Sequence[s
     model_c = model_source(lowered.graph.name, tensors, entries, *ends, weights.data)
     texts = {f"{name}.c": source.text for name, source in sources.items()} | {"model.c": model_c}
     compilers = compilers_for(lowered.target.board, job.cc)
-    binaries = build(texts, CSRC, compilers, say)
+    binaries = build(dict.fromkeys(compilers, texts), CSRC, compilers, say)
     say("pack")
     files = _files(texts, tflites, asked, binaries)
     files |= {WEIGHTS_FILE: weights.data} if weights.data else {}

@@ -17,6 +17,7 @@ from edgec.errors import UnsupportedError
 from edgec.ir import Array, Graph, Value, interp
 from edgec.quantize.observers import Observe, Run
 from edgec.steps import COMPILE_C, Progress
+from edgec.toolchain.build import build_library
 from edgec.toolchain.cc import Compiler
 
 _NAME = "here"
@@ -120,11 +121,9 @@ _MARK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int)
 
 def _load(text: str, compiler: Compiler) -> ctypes.CDLL:
     with tempfile.TemporaryDirectory(prefix="edgec-native-") as tmp:
-        folder = Path(tmp)
-        (folder / "here.c").write_text(text)
-        compiler.compile(folder / "here.c", [CSRC], folder / "here.o", ["-O2"])
-        compiler.link_library([folder / "here.o"], folder / "here.so")
-        return ctypes.CDLL(str(folder / "here.so"))  # it stays loaded without its file
+        path = Path(tmp) / "here.so"
+        path.write_bytes(build_library(text, CSRC, compiler, ["-O2"]))
+        return ctypes.CDLL(str(path))  # it stays loaded without its file
 
 
 def _aligned(nbytes: int) -> Array:

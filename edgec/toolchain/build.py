@@ -1,16 +1,34 @@
-"""Generated C → libraries and programs for every target of a board."""
+"""Generated C → libraries and programs for every target of a board.
+
+What was compiled or linked once is taken from the user's cache, by all that it depends on: the compiler and its
+version, the flags, the text, and the headers that it includes.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
+import re
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from edgec_runtime.cache import cache_dir
+
 from edgec.steps import COMPILE_C, Progress
-from edgec.toolchain.cc import Compiler
+from edgec.toolchain.cc import FLAGS, Compiler
+from edgec.toolchain.store import Store
+
+CACHED_BYTES = 512 << 20
+"""What the cache of objects, libraries and programs may take: those of some fifty models."""
+
+_FORMAT = "1"
+"""Changes when the same key no longer stands for the same bytes."""
+
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -22,38 +40,109 @@ class Binaries:
 
 
 def build(
-    sources: Mapping[str, str], csrc: Path, compilers: Mapping[str, Compiler], progress: Progress = lambda text: None
+    sources: Mapping[str, Mapping[str, str]],
+    csrc: Path,
+    compilers: Mapping[str, Compiler],
+    progress: Progress = lambda text: None,
 ) -> dict[str, Binaries]:
-    """Compile `sources` (file name → C) for each target. model.c and main.c are compiled as the program wants them too.
+    """Compile each target's sources (target → file name → C) with its compiler.
 
-    The same sources give the same bytes: nothing of the build directory gets into the objects.
+    model.c and main.c (of csrc) are compiled as the program wants them too. The same sources give the same bytes:
+    nothing of the build directory gets into the objects.
     """
+    store = objects()
     with tempfile.TemporaryDirectory(prefix="edgec-build-") as tmp, ThreadPoolExecutor(os.cpu_count()) as pool:
-        folder = Path(tmp)
-        for name, text in sources.items():
-            (folder / name).write_text(text)
         made = dict[str, Binaries]()
-        for target, cc in compilers.items():
+        for target, texts in sources.items():
             progress(f"{COMPILE_C} for {target}")
-            made[target] = _build_one(folder / target, folder, sources, csrc, cc, pool)
-        return made
+            made[target] = _build_one(_Target(Path(tmp) / target, csrc, compilers[target], store), texts, pool)
+    store.trim()
+    return made
 
 
-def _build_one(
-    out: Path, folder: Path, sources: Mapping[str, str], csrc: Path, cc: Compiler, pool: ThreadPoolExecutor
-) -> Binaries:
-    out.mkdir()
-    prefix = [f"-ffile-prefix-map={folder}=.", f"-ffile-prefix-map={csrc}=."]
+def build_library(text: str, csrc: Path, compiler: Compiler, extra: Sequence[str] = ()) -> bytes:
+    """A library of one C text."""
+    store = objects()
+    with tempfile.TemporaryDirectory(prefix="edgec-build-") as tmp:
+        target = _Target(Path(tmp) / "one", csrc, compiler, store)
+        made = target.link("libmodel.so", {"model.o": target.compile("model.c", text, extra)})
+    store.trim()
+    return made
 
-    def compile_(source: Path, name: str, extra: Sequence[str] = ()) -> Path:
-        cc.compile(source, [csrc], out / name, [*prefix, *extra])
-        return out / name
 
-    jobs = [pool.submit(compile_, folder / n, Path(n).stem + ".o") for n in sources]
-    jobs.append(pool.submit(compile_, folder / "model.c", "model_program.o", ["-DEK_PROGRAM"]))
-    jobs.append(pool.submit(compile_, csrc / "main.c", "main.o"))
-    done = {job.result().name: job.result() for job in jobs}
-    segments = [path for name, path in done.items() if name not in ("model.o", "model_program.o", "main.o")]
-    cc.link_library([*segments, done["model.o"]], out / "libmodel.so")
-    cc.link_program([*segments, done["model_program.o"], done["main.o"]], out / "main")
-    return Binaries((out / "libmodel.so").read_bytes(), (out / "main").read_bytes())
+def objects() -> Store:
+    """What was compiled and linked before, by this user."""
+    return Store(cache_dir("objects"), CACHED_BYTES)
+
+
+def _build_one(target: _Target, texts: Mapping[str, str], pool: ThreadPoolExecutor) -> Binaries:
+    jobs = {f"{Path(n).stem}.o": pool.submit(target.compile, n, text) for n, text in texts.items()}
+    jobs["model_program.o"] = pool.submit(target.compile, "model.c", texts["model.c"], ["-DEK_PROGRAM"])
+    jobs["main.o"] = pool.submit(target.compile, "main.c", (target.csrc / "main.c").read_text())
+    done = {name: job.result() for name, job in jobs.items()}
+    ours = {name: data for name, data in done.items() if name not in ("model.o", "model_program.o", "main.o")}
+    library = pool.submit(target.link, "libmodel.so", {**ours, "model.o": done["model.o"]})
+    program = target.link("main", {**ours, **{n: done[n] for n in ("model_program.o", "main.o")}})
+    return Binaries(library.result(), program)
+
+
+class _Target:
+    """One compiler at work, in a folder that is made when it has to be."""
+
+    def __init__(self, folder: Path, csrc: Path, cc: Compiler, store: Store) -> None:
+        self.csrc = csrc
+        self._folder, self._cc, self._store = folder, cc, store
+        self._version = cc.version()
+
+    def compile(self, name: str, text: str, extra: Sequence[str] = ()) -> bytes:
+        """The object file of one C text that includes what csrc has."""
+        flags = [*self._cc.command, *self._cc.objects, *FLAGS, *extra]
+        key = self._key("object", flags, name, text, *_included(text, self.csrc))
+
+        def make(folder: Path) -> Path:
+            (folder / name).write_text(text)
+            prefix = [f"-ffile-prefix-map={folder}=.", f"-ffile-prefix-map={self.csrc}=."]
+            self._cc.compile(folder / name, [self.csrc], folder / "made.o", [*prefix, *extra])
+            return folder / "made.o"
+
+        return self._made(key, make)
+
+    def link(self, name: str, parts: Mapping[str, bytes]) -> bytes:
+        """A library if its name ends in .so, else a program."""
+        library = name.endswith(".so")
+        flags = [*self._cc.command, *(self._cc.library if library else self._cc.program)]
+        key = self._key(name, flags, *(hashlib.sha256(data).hexdigest() for data in parts.values()))
+
+        def make(folder: Path) -> Path:
+            for part, data in parts.items():
+                (folder / part).write_bytes(data)
+            (self._cc.link_library if library else self._cc.link_program)([folder / p for p in parts], folder / name)
+            return folder / name
+
+        return self._made(key, make)
+
+    def _made(self, key: str, make: Callable[[Path], Path]) -> bytes:
+        data = self._store.get(key)
+        if data is None:
+            folder = self._folder / key[:16]
+            folder.mkdir(parents=True, exist_ok=True)
+            data = make(folder).read_bytes()
+            self._store.put(key, data)
+        return data
+
+    def _key(self, what: str, flags: Sequence[str], *content: str) -> str:
+        return hashlib.sha256(json.dumps([_FORMAT, what, self._version, flags, content]).encode()).hexdigest()
+
+
+def _included(text: str, csrc: Path) -> list[str]:
+    """Names and texts of the headers of csrc that a text includes, and that those include."""
+    found: dict[Path, str] = {}
+    waiting = [(csrc, text)]
+    while waiting:
+        folder, text = waiting.pop()
+        for name in _INCLUDE.findall(text):
+            path = next((p for p in (folder / name, csrc / name) if p.is_file()), None)
+            if path is not None and path not in found:
+                found[path] = path.read_text()
+                waiting.append((path.parent, found[path]))
+    return [part for path in sorted(found) for part in (str(path.relative_to(csrc)), found[path])]

@@ -76,22 +76,24 @@ class Compiler:
     def compile(self, source: Path, include: Sequence[Path], output: Path, extra: Sequence[str] = ()) -> None:
         """One .c file to an object file. Generated C that does not compile is our bug."""
         includes = [f"-I{p}" for p in include]
-        self._run([*self.objects, *FLAGS, *extra, *includes, "-c", str(source), "-o", str(output)], source.name)
+        self._run([*self.objects, *FLAGS, *extra, *includes, "-c", str(source)], source.name, output)
 
     def link_library(self, objects: Sequence[Path], output: Path) -> None:
         """A shared library that needs the C library alone."""
         name = f"-Wl,-soname,{output.name}"
-        self._run([*self.library, "-shared", name, *map(str, objects), "-lm", "-s", "-o", str(output)], output.name)
+        self._run([*self.library, "-shared", name, *map(str, objects), "-lm", "-s"], output.name, output)
 
     def link_program(self, objects: Sequence[Path], output: Path) -> None:
         """An executable (static where the target says so)."""
-        self._run([*self.program, *map(str, objects), "-lm", "-s", "-o", str(output)], output.name)
+        self._run([*self.program, *map(str, objects), "-lm", "-s"], output.name, output)
 
-    def _run(self, args: Sequence[str], what: str) -> None:
-        cache = str(cache_dir("zig"))
-        env = {"ZIG_GLOBAL_CACHE_DIR": cache, "ZIG_LOCAL_CACHE_DIR": cache, **os.environ}
+    def _run(self, args: Sequence[str], what: str, output: Path) -> None:
+        # zig's own libraries, which are built once, go to the global folder; what is ours, beside the output
+        local = output.parent / ".zig-cache"
+        env = {"ZIG_GLOBAL_CACHE_DIR": str(cache_dir("zig")), "ZIG_LOCAL_CACHE_DIR": str(local), **os.environ}
+        command = [*self.command, *args, "-o", str(output)]
         try:
-            done = subprocess.run([*self.command, *args], env=env, capture_output=True, text=True, timeout=1800)
+            done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=1800)
         except OSError as e:
             raise ToolError(f"cannot run the C compiler {self.command[0]}: {e}", hint="pip install ziglang") from e
         if done.returncode:

@@ -36,7 +36,7 @@ def extract(bundle: Bundle, name: str) -> Path:
     sha256 = bundle.manifest.files[name].sha256
     folder = cache_dir("files", sha256)
     path = folder / name.rsplit("/", 1)[-1]
-    _only_ours(folder)
+    only_ours(folder)
     if _intact(path, sha256):
         return path
     handle, aside = tempfile.mkstemp(dir=str(folder))
@@ -54,7 +54,8 @@ def program_command(bundle: Bundle, target: str) -> List[str]:
     return [*words, "--weights", str(extract(bundle, weights))] if weights is not None else words
 
 
-def _only_ours(folder: Path) -> None:
+def only_ours(folder: Path) -> None:
+    """Raise EdgecError for a folder into which another user could put what we then run."""
     info = folder.lstat()
     if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid() or info.st_mode & 0o022:
         raise EdgecError(

@@ -84,7 +84,7 @@ def compile_for(model: Path, board_name: str) -> Program:
     texts = {f"{name}.c": source.text for name, source in sources.items()}
     texts["model.c"] = model_source(lowered.graph.name, _crossing(lowered), entries, *ends, weights.data)
     compiler = Compiler.zig(target.library, target.program, target.mcpu)
-    made = build(texts, CSRC, {target.name: compiler})[target.name]
+    made = build({target.name: texts}, CSRC, {target.name: compiler})[target.name]
     return Program(
         main=made.program,
         weights=weights.data,

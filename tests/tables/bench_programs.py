@@ -136,7 +136,7 @@ def _waiting(path: Path, body: str) -> Path:
 def _write(path: Path, manifest: Mapping[str, Any], sources: Mapping[str, str], files: Mapping[str, bytes]) -> Path:
     """Compiled for this machine."""
     compilers = compilers_for(Board.load("host"), None)
-    made = build(sources, CSRC, compilers)
+    made = build(dict.fromkeys(compilers, sources), CSRC, compilers)
     libraries, programs = ({t: f"{kind}/{t}/{name}" for t in made} for kind, name in _BINARIES)
     binaries = {libraries[t]: b.library for t, b in made.items()} | {programs[t]: b.program for t, b in made.items()}
     write_bundle(path, {**manifest, "libraries": libraries, "programs": programs}, {**files, **binaries})
