@@ -84,9 +84,9 @@ def run_segment(library: Path, source: CSource, graph: Graph, inputs: Mapping[st
     outs = [np.full(v.type.shape, 77, v.type.np_dtype) for v in graph.outputs]
     scratch = np.zeros(source.plan.size + 64, np.uint8)
     arena = ctypes.c_void_p(scratch.ctypes.data + -scratch.ctypes.data % 64)
-    stored = np.zeros(len(source.weights) + 64, np.uint8)
+    stored = np.zeros(len(source.weights.data) + 64, np.uint8)
     at = -stored.ctypes.data % 64
-    stored[at : at + len(source.weights)] = np.frombuffer(source.weights, np.uint8)
+    stored[at : at + len(source.weights.data)] = np.frombuffer(source.weights.data, np.uint8)
     weights = ctypes.c_void_p(stored.ctypes.data + at)
     pointers = [(ctypes.c_void_p * max(1, len(a)))(*[x.ctypes.data for x in a]) for a in (args, outs)]
     assert run(arena, weights, *pointers) == 0

@@ -8,24 +8,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from edgec_devices.boards import Board
-from edgec_partitioner.segments import Segment
+from edgec_devices.boards import ArchTarget, Board
 from edgec_runtime import Bundle, Contents, write_bundle
 from edgec_runtime.bundle import WEIGHTS_FILE
 
-from edgec.drive.contents import contents_of, names
+from edgec.drive.contents import contents_of
 from edgec.drive.edgetpu_loop import Outcome, ask, told
 from edgec.drive.job import Job
 from edgec.drive.lower import Dump, Lowered, Options, lower
 from edgec.drive.native import native_compiler
 from edgec.drive.verify import verify_bundle
-from edgec.emit.c import CSRC, CSource, segment_source
+from edgec.emit.c import CSRC, CSource
 from edgec.emit.graph_file import GRAPH_FILE, graph_file
-from edgec.emit.program import SegmentEntry, model_source
+from edgec.emit.sources import TargetSources, target_sources
 from edgec.emit.tflite import write_tflite
-from edgec.emit.weights import Weights, join_weights
 from edgec.errors import EdgecError, InputError
-from edgec.ir import Graph, TensorType, print_graph
+from edgec.ir import Graph, print_graph
 from edgec.quantize.verification import Verification
 from edgec.report.summary import Made, summary
 from edgec.steps import Progress, Step, Steps
@@ -117,63 +115,63 @@ def _compile(
 
 def _build(job: Job, lowered: Lowered, asked: Outcome | None, labels: Sequence[str] | None, say: Steps) -> Compiled:
     """C, binaries, verification and bundle of a partitioned model."""
-    segments = lowered.partition.segments
+    board, segments = lowered.target.board, lowered.partition.segments
     say("emit")
-    sources = {s.name: segment_source(s.graph, s.name) for s in segments}
+    sources = {t.name: target_sources(lowered.graph, segments, board, t) for t in targets_of(board)}
     tflites = {s.name: write_tflite(s.graph) for s in segments if s.place == "edgetpu"}
-    tensors = _crossing(lowered)
-    weights = join_weights(sources.values())
-    entries = [_entry(s, sources[s.name], weights) for s in segments]
-    ends = names(lowered.graph.inputs), names(lowered.graph.outputs)
-    model_c = model_source(lowered.graph.name, tensors, entries, *ends, weights.data)
-    texts = {f"{name}.c": source.text for name, source in sources.items()} | {"model.c": model_c}
-    compilers = compilers_for(lowered.target.board, job.cc)
-    binaries = build(dict.fromkeys(compilers, texts), CSRC, compilers, say)
+    compilers = compilers_for(board, job.cc)
+    flags = {file: given for made in sources.values() for file, given in made.flags.items()}
+    binaries = build({t: made.texts for t, made in sources.items()}, CSRC, compilers, say, flags)
     say("pack")
-    files = _files(texts, tflites, asked, binaries)
-    files |= {WEIGHTS_FILE: weights.data} if weights.data else {}
-    files[GRAPH_FILE] = graph_file(lowered.partition, sources).to_json()
+    files = _files(sources, tflites, asked, binaries)
+    weights = weights_files({t: made.weights for t, made in sources.items()})
+    files |= {path: sources[t].weights for t, path in weights.items()}
+    own = sources[board.targets[0].name]
+    files[GRAPH_FILE] = graph_file(lowered.partition, own.segments).to_json()
     toolchain = {target: compiler.version() for target, compiler in compilers.items()}
     if asked is not None and asked.version is not None:
         toolchain[PROGRAM] = asked.version
-    contents = contents_of(lowered, sources, weights, tensors, files, labels, toolchain)
+    contents = contents_of(lowered, own, weights, files, labels, toolchain)
     say("verify")
     checked = _verify(contents, files, lowered, job.options.min_cosine if lowered.quantized else None, say)
     say("pack")
     write_bundle(job.output, replace(contents, verification=checked.to_json()), files)
     say("")
-    return Compiled(job.output, lowered, sources, checked, asked, say.done())
+    return Compiled(job.output, lowered, own.segments, checked, asked, say.done())
+
+
+def targets_of(board: Board) -> list[ArchTarget]:
+    """The board's, and this machine's, where bundles are verified and tried."""
+    here = Board.load("host").targets[0]
+    return [*board.targets, *([here] if here.name not in {t.name for t in board.targets} else [])]
 
 
 def compilers_for(board: Board, cc: str | None) -> dict[str, Compiler]:
-    """One compiler per target of the board, and one for this machine, where bundles are verified and tried."""
-    found: dict[str, Compiler] = {}
+    """One compiler per target."""
     here = Board.load("host").targets[0]
-    for t in (*board.targets, here):
-        zig = Compiler.zig(t.library, t.program, t.mcpu)
-        found.setdefault(t.name, native_compiler(cc) if t.name == here.name else zig)
-    return found
+    return {
+        t.name: native_compiler(cc) if t.name == here.name else Compiler.zig(t.library, t.program, t.mcpu)
+        for t in targets_of(board)
+    }
 
 
-def _crossing(lowered: Lowered) -> dict[str, TensorType]:
-    """Every tensor that enters or leaves a segment, in order of appearance."""
-    graphs = [lowered.graph, *(s.graph for s in lowered.partition.segments)]
-    return {v.name: v.type for g in graphs for v in (*g.inputs, *g.outputs)}
-
-
-def _entry(s: Segment, source: CSource, weights: Weights) -> SegmentEntry:
-    ends = names(s.graph.inputs), names(s.graph.outputs)
-    return SegmentEntry(s.name, s.place, *ends, source.plan.size, len(source.functions), weights.parts[s.name][0])
+def weights_files(data: Mapping[str, bytes]) -> dict[str, str]:
+    """The path of each target's weights file; those with the same content share one."""
+    first = {content: target for target, content in reversed([*data.items()])}
+    alone = len(first) == 1
+    return {
+        t: WEIGHTS_FILE if alone else f"lib/{first[content]}/{WEIGHTS_FILE}" for t, content in data.items() if content
+    }
 
 
 def _files(
-    texts: Mapping[str, str],
+    sources: Mapping[str, TargetSources],
     tflites: Mapping[str, bytes],
     asked: Outcome | None,
     binaries: Mapping[str, Binaries],
 ) -> dict[str, bytes]:
     """The bundle's files by path. src/ compiles by itself: it has the kernels that the generated C includes."""
-    files = {f"src/{name}": text.encode() for name, text in texts.items()}
+    files = {f"src/{t}/{name}": text.encode() for t, made in sources.items() for name, text in made.texts.items()}
     files |= {f"src/{p.relative_to(CSRC).as_posix()}": p.read_bytes() for p in sorted(CSRC.rglob("*.[ch]"))}
     files |= {f"segments/{name}.tflite": data for name, data in tflites.items()}
     if asked is not None:

@@ -7,26 +7,24 @@ from collections.abc import Mapping, Sequence
 from edgec_partitioner.segments import Segment
 from edgec_runtime import Contents, SegmentInfo, TensorInfo
 from edgec_runtime import Quant as TensorQuant
-from edgec_runtime.bundle import WEIGHTS_FILE
 
 from edgec.drive.lower import Lowered
-from edgec.emit.c import CSource
 from edgec.emit.program import DESCR
-from edgec.emit.weights import Weights
-from edgec.ir import Quant, TensorType, Value
+from edgec.emit.sources import TargetSources, crossing
+from edgec.ir import Quant, Value
 from edgec.version import VERSION
 
 
 def contents_of(
     lowered: Lowered,
-    sources: Mapping[str, CSource],
-    weights: Weights,
-    tensors: Mapping[str, TensorType],
+    sources: TargetSources,
+    weights: Mapping[str, str],
     files: Mapping[str, bytes],
     labels: Sequence[str] | None,
     toolchain: Mapping[str, str],
 ) -> Contents:
-    """Without verification, which comes after. files: of the bundle, by path."""
+    """Without verification, which comes after. weights: paths, by target. files: of the bundle, by path."""
+    tensors = crossing(lowered.graph, lowered.partition.segments)
     targets = sorted(name.split("/")[1] for name in files if name.startswith("lib/"))
     return Contents(
         edgec=VERSION,
@@ -36,10 +34,10 @@ def contents_of(
         inputs=names(lowered.graph.inputs),
         outputs=names(lowered.graph.outputs),
         tensors={n: TensorInfo(n, t.shape, DESCR[t.dtype], _quant(t.quant)) for n, t in tensors.items()},
-        segments=tuple(_segment(s, sources[s.name], weights, files) for s in lowered.partition.segments),
+        segments=tuple(_segment(s, sources.arena[s.name], files) for s in lowered.partition.segments),
         libraries={t: f"lib/{t}/libmodel.so" for t in targets},
         programs={t: f"bin/{t}/main" for t in targets},
-        weights=dict.fromkeys(targets, WEIGHTS_FILE) if WEIGHTS_FILE in files else {},
+        weights=weights,
         labels=tuple(labels) if labels is not None else None,
         preprocess=lowered.preprocess,
         toolchain=toolchain,
@@ -47,7 +45,7 @@ def contents_of(
     )
 
 
-def _segment(s: Segment, source: CSource, weights: Weights, files: Mapping[str, bytes]) -> SegmentInfo:
+def _segment(s: Segment, arena: int, files: Mapping[str, bytes]) -> SegmentInfo:
     paths = [f"segments/{s.name}{end}" for end in (".tflite", "_edgetpu.tflite")]
     tflite, edgetpu = (path if path in files else None for path in paths)
     return SegmentInfo(
@@ -55,12 +53,11 @@ def _segment(s: Segment, source: CSource, weights: Weights, files: Mapping[str, 
         place=s.place,
         inputs=names(s.graph.inputs),
         outputs=names(s.graph.outputs),
-        arena=source.plan.size,
+        arena=arena,
         macs=s.macs,
         tflite=tflite,
         edgetpu=edgetpu,
         est_ms=s.est.ms if s.est else None,
-        weights=weights.parts[s.name],
     )
 
 

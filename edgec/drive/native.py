@@ -55,8 +55,8 @@ class NativeGraph:
         self._source = segment_source(graph, _NAME)
         self._library = _load(self._source.text, compiler)
         self._arena = _aligned(self._source.plan.size)
-        self._weights = _aligned(len(self._source.weights))
-        self._weights[:] = np.frombuffer(self._source.weights, np.uint8)
+        self._weights = _aligned(len(self._source.weights.data))
+        self._weights[:] = np.frombuffer(self._source.weights.data, np.uint8)
         self._where = self._places()
 
     def __call__(self, inputs: Mapping[str, Array], observe: Observe | None = None) -> dict[str, Array]:

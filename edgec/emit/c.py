@@ -16,13 +16,14 @@ from pathlib import Path
 import edgec_runtime
 import numpy as np
 
-from edgec.emit.memory import Lifetime, Plan, aligned, lifetimes, plan_offsets, roots
+from edgec.emit.memory import Lifetime, Plan, lifetimes, plan_offsets, roots
+from edgec.emit.weights import WeightsFile
 from edgec.errors import InternalError, UnsupportedError
 from edgec.ir import Array, Graph, KernelCall, Op, Pointer, Scratch, Struct, Table, Value
 from edgec.ir.graph import unique
 from edgec.ops.opaque import Opaque
 from edgec.schedule.cores import PLAIN, Core
-from edgec.schedule.steps import Step, schedule
+from edgec.schedule.steps import Step, is_view, schedule
 
 CSRC = Path(edgec_runtime.__file__).parent / "csrc"
 """The kernels, which generated code includes."""
@@ -47,9 +48,9 @@ CTYPES = {
 class CSource:
     """One generated file: its text, the kernel headers that it includes, its memory plan.
 
-    calls: for each op of the graph the position of its function among those that are called; None for a view.
-    functions: their names. constants: bytes of its read-only arrays. weights: those of them that are not in the text,
-    little-endian, each aligned to 64 bytes; empty where all are.
+    functions: what its profile knows, in order: every op but views. calls: for each op of the graph its position among
+    them; None for a view. constants: bytes of its read-only arrays. weights: the file that has those of them that are
+    not in the text.
     """
 
     name: str
@@ -59,7 +60,7 @@ class CSource:
     calls: tuple[int | None, ...]
     functions: tuple[str, ...]
     constants: int
-    weights: bytes
+    weights: WeightsFile
 
 
 @cache
@@ -72,24 +73,32 @@ def kernel_headers() -> dict[str, str]:
     return found
 
 
-def segment_source(graph: Graph, name: str, core: Core = PLAIN, all_text: bool = False) -> CSource:
+def segment_source(
+    graph: Graph, name: str, core: Core = PLAIN, weights: WeightsFile | None = None, all_text: bool = False
+) -> CSource:
     """The C of one segment for a core: edgec_<name>_run, and edgec_<name>_profile with a mark before each op
     (ek_model.h).
 
-    all_text: write weights as text too, each an array of its own, so that a sanitizer sees what is read beside it.
+    weights: the file that its weights are added to, else one of its own. all_text: write weights as text too, each an
+    array of its own, so that a sanitizer sees what is read beside it.
     """
     check_types(graph)
-    writer = _Writer(graph, all_text)
+    writer = _Writer(graph, weights if weights is not None else WeightsFile(), all_text)
     steps = schedule(graph, core, writer.root)
-    for step in steps:
-        writer.step(step)
-    position = {op: i for i, step in enumerate(steps) for op in step.ops}
-    calls = tuple(position.get(i) for i in range(len(graph.ops)))
-    plan = plan_offsets(lifetimes(graph, writer.root) + writer.scratches)
+    called = {step.ops[-1]: writer.step(step) for step in steps}
+    plan = plan_offsets(lifetimes(graph, steps, writer.root) + writer.scratches)
     headers = sorted({_header_of(call) for call in writer.calls} | {"ek_base.h"})
-    text = _text(name, writer, plan, headers)
-    functions = tuple(writer.functions)
-    return CSource(name, text, tuple(headers), plan, calls, functions, writer.constant_bytes, bytes(writer.weights))
+    numbers = _numbers(graph, writer.root)
+    functions = tuple(f"op{i}_{graph.ops[i].kind}" for i in numbers)
+    text = _text(name, writer, plan, headers, [called.get(i) for i in numbers])
+    calls = tuple(numbers.get(i) for i in range(len(graph.ops)))
+    return CSource(name, text, tuple(headers), plan, calls, functions, writer.constant_bytes, writer.weights)
+
+
+def _numbers(graph: Graph, root: dict[Value, Value]) -> dict[int, int]:
+    """The position in a profile of every op but views, the same on all cores, whatever one fuses."""
+    ops = (i for i, op in enumerate(graph.ops) if not is_view(op) or root[op.output] is op.output)
+    return {op: number for number, op in enumerate(ops)}
 
 
 def check_kernels(graph: Graph) -> None:
@@ -124,12 +133,14 @@ def _header_of(kernel: str) -> str:
     return header
 
 
-def _text(name: str, writer: _Writer, plan: Plan, headers: Sequence[str]) -> str:
-    """The whole file."""
+def _text(name: str, writer: _Writer, plan: Plan, headers: Sequence[str], called: Sequence[str | None]) -> str:
+    """The whole file. called: for each op of a profile the function that computes it, if it does not do so with a later
+    one."""
     enum = "".join(f"    {writer.symbols[n]} = {o},\n" for n, o in plan.offsets.items() if n in writer.symbols)
     table = "".join(writer.table)
-    calls = "".join(f"    {fn}(m, w, in, out);\n" for fn in writer.functions)
-    marked = "".join(f"    mark(context, {i});\n    {fn}(m, w, in, out);\n" for i, fn in enumerate(writer.functions))
+    lines = [f"    {fn}(m, w, in, out);\n" if fn else "" for fn in called]
+    calls = "".join(lines)
+    marked = "".join(f"    mark(context, {i});\n{line}" for i, line in enumerate(lines))
     begin = "    unsigned char *m = memory;\n    const unsigned char *w = weights;\n"
     end = "    (void)m, (void)w, (void)in, (void)out;\n    return 0;\n}\n"
     parameters = "void *memory, const void *weights, const void *const *in, void *const *out"
@@ -139,13 +150,13 @@ def _text(name: str, writer: _Writer, plan: Plan, headers: Sequence[str]) -> str
         f"/* Segment {name}. Generated by edgec; do not edit. */\n"
         + "".join(f'#include "{h}"\n' for h in headers)
         + (f"\nenum {{ /* offsets in the arena, bytes */\n{enum}}};\n" if enum else "")
-        + (f"\nenum {{ /* offsets in this segment's part of the weights file, bytes */\n{table}}};\n" if table else "")
+        + (f"\nenum {{ /* offsets in the weights file, bytes */\n{table}}};\n" if table else "")
         + "\n"
         + "".join(writer.constants)
         + "".join(writer.bodies)
         + f"EK_API {run};\nEK_API {profile};\n"
         + f"{run} {{\n{begin}{calls}{end}"
-        + f"{profile} {{\n{begin}{marked}    mark(context, {len(writer.functions)});\n{end}"
+        + f"{profile} {{\n{begin}{marked}    mark(context, {len(called)});\n{end}"
     )
 
 
@@ -153,16 +164,15 @@ def _text(name: str, writer: _Writer, plan: Plan, headers: Sequence[str]) -> str
 class _Writer:
     """Prints one segment: collects constants, bodies and scratch needs.
 
-    constants: those that are text. weights: the others; table: their offsets, as lines of an enum.
+    constants: those that are text. weights: has the others; table: their offsets, as lines of an enum.
     """
 
     graph: Graph
+    weights: WeightsFile
     all_text: bool = False
     constants: list[str] = field(default_factory=list)
-    weights: bytearray = field(default_factory=bytearray)
     table: list[str] = field(default_factory=list)
     bodies: list[str] = field(default_factory=list)
-    functions: list[str] = field(default_factory=list)
     calls: set[str] = field(default_factory=set)
     scratches: list[Lifetime] = field(default_factory=list)
     symbols: dict[str, str] = field(default_factory=dict)
@@ -170,26 +180,27 @@ class _Writer:
 
     def __post_init__(self) -> None:
         self.root = roots(self.graph)
-        self._index, self._function = 0, ""
+        self._index, self._step, self._function = 0, -1, ""
         self._known: dict[tuple[str, bytes], str] = {}
         self._names: set[str] = set()
 
-    def step(self, step: Step) -> None:
-        """One static function."""
+    def step(self, step: Step) -> str:
+        """One static function; its name."""
         ops = [self.graph.ops[i] for i in step.ops]
         fn = f"op{step.ops[0]}_{'_'.join(op.kind for op in ops)}"
         self._index, self._function = step.ops[0], fn
+        self._step += 1
         for call in step.calls:
             _check_kernel(call, ops[0])
         body = "\n    ".join(self._call(call) for call in step.calls)
         self.calls.update(call.kernel for call in step.calls)
-        self.functions.append(fn)
         source = re.sub(r"[^\w ./:-]", "_", ops[0].source)
         note = f" /* {source} */" if source else ""
         # restrict: as with a const array, no store changes what was read from the weights
         parameters = "unsigned char *m, const unsigned char *restrict w, const void *const *in, void *const *out"
         head = f"EK_OP void {fn}({parameters}) {{{note}\n"
         self.bodies.append(f"{head}    (void)m, (void)w, (void)in, (void)out;\n    {body}\n}}\n\n")
+        return fn
 
     def _call(self, call: KernelCall) -> str:
         return f"{call.kernel}({', '.join(self._operand(x) for x in call.operands)});"
@@ -245,17 +256,15 @@ class _Writer:
         return name
 
     def _as_weights(self, array: Array, name: str) -> str:
-        ctype, at = CTYPES[str(array.dtype)], aligned(len(self.weights))
+        ctype, at = CTYPES[str(array.dtype)], self.weights.place(array)
         shape = "".join(f"[{n}]" for n in array.shape)
         self.table.append(f"    {name} = {at}, /* {ctype}{shape} of {self._function} */\n")
-        little = array.astype(array.dtype.newbyteorder("<"), copy=False)
-        self.weights += bytes(at - len(self.weights)) + little.tobytes()
         return f"((const {ctype} *)(w + {name}))"
 
     def scratch(self, nbytes: int) -> str:
         """A buffer that lives during this op."""
         name = f"scratch of op {self._index}.{len(self.scratches)}"
-        self.scratches.append(Lifetime(name, nbytes, self._index, self._index))
+        self.scratches.append(Lifetime(name, nbytes, self._step, self._step))
         return f"((void *)(m + {self._symbol(name)}))"
 
 

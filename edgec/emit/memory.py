@@ -6,20 +6,19 @@ how far above it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from edgec.emit.weights import aligned
 from edgec.ir import Graph, Value
-from edgec.schedule.steps import is_view
+from edgec.schedule.steps import Step, is_view
 
-ALIGNMENT = 64
-"""Bytes; a cache line of the boards' CPUs."""
 _TRIES = 64
 
 
 @dataclass(frozen=True)
 class Lifetime:
-    """Bytes that must stay untouched while ops first..last (inclusive) run."""
+    """Bytes that must stay untouched while steps first..last (inclusive) run."""
 
     name: str
     nbytes: int
@@ -34,11 +33,6 @@ class Plan:
     offsets: dict[str, int] = field(default_factory=dict)
     size: int = 0
     lower_bound: int = 0
-
-
-def aligned(nbytes: int) -> int:
-    """Rounded up to the alignment."""
-    return -(-nbytes // ALIGNMENT) * ALIGNMENT
 
 
 def plan_offsets(lives: list[Lifetime]) -> Plan:
@@ -97,16 +91,13 @@ def roots(graph: Graph) -> dict[Value, Value]:
     return root
 
 
-def lifetimes(graph: Graph, root: dict[Value, Value]) -> list[Lifetime]:
-    """From the op that writes a buffer to the last op that reads it or a view of it."""
-    first: dict[Value, int] = {}
-    last: dict[Value, int] = {}
-    for i, op in enumerate(graph.ops):
-        for v in op.outputs:
-            first.setdefault(root[v], i)
-            last[root[v]] = i
-        for v in op.inputs:
-            if v.const is None:
-                last[root[v]] = i
+def lifetimes(graph: Graph, steps: Sequence[Step], root: dict[Value, Value]) -> list[Lifetime]:
+    """From the step that writes a buffer to the last one that reads it or a view of it."""
+    span: dict[Value, tuple[int, int]] = {}
+    for i, step in enumerate(steps):
+        for p in (p for call in step.calls for p in call.pointers()):
+            if p.value.const is None:
+                first, _ = span.setdefault(root[p.value], (i, i))
+                span[root[p.value]] = (first, i)
     border = {*graph.inputs, *graph.outputs}
-    return [Lifetime(v.name, v.type.nbytes, i, last[v]) for v, i in first.items() if v not in border]
+    return [Lifetime(v.name, v.type.nbytes, *at) for v, at in span.items() if v not in border]

@@ -15,9 +15,10 @@ DESCR = {"float32": "<f4", "int8": "|i1", "uint8": "|u1", "int32": "<i4", "int64
 
 @dataclass(frozen=True)
 class SegmentEntry:
-    """What the table says of one segment. Inputs and outputs are tensor names; functions: how many its C calls.
+    """What the table says of one segment. Inputs and outputs are tensor names; functions: how many its profile knows.
 
-    weights: where its part of the weights file begins, bytes.
+    cores: where there is code for several, the names of its sources, each with the function that tells whether this
+    machine takes it ("": any does), in order of preference.
     """
 
     name: str
@@ -26,7 +27,7 @@ class SegmentEntry:
     outputs: tuple[str, ...]
     arena: int
     functions: int
-    weights: int = 0
+    cores: tuple[tuple[str, str], ...] = ()
 
 
 def model_source(
@@ -59,8 +60,11 @@ def model_source(
     parts += ["#else\n#define BUFFER(name) NULL\n#define SCRATCH(segment) NULL\n#endif\n\n"]
     ports = "void *arena, const void *weights, const void *const *in, void *const *out"
     marks = "void (*mark)(void *, int), void *context"
+    parts += ['#include "ek_cpu.h"\n' if any(s.cores for s in segments) else ""]
     for s in segments:
-        parts += [f"int edgec_{s.name}_run({ports});\nint edgec_{s.name}_profile({ports}, {marks});\n"]
+        for entry in (s.name, *(core for core, _ in s.cores)):
+            parts += [f"EK_API int edgec_{entry}_run({ports});\nEK_API int edgec_{entry}_profile({ports}, {marks});\n"]
+        parts += _choice(s, "run", ports), _choice(s, "profile", f"{ports}, {marks}")
     parts += ["\nstatic const ek_tensor tensors[] = {\n"]
     parts += [f"    {_tensor(i, n, t)},\n" for i, (n, t) in enumerate(tensors.items())]
     parts += ["};\n"]
@@ -69,7 +73,7 @@ def model_source(
     parts += ["static const ek_segment segments[] = {\n"]
     parts += [
         f'    {{"{s.name}", "{s.place}", {len(s.inputs)}, {len(s.outputs)}, {s.name}_inputs, {s.name}_outputs, '
-        f"{s.arena}, SCRATCH({s.name}), {s.weights}, edgec_{s.name}_run, {s.functions}, edgec_{s.name}_profile}},\n"
+        f"{s.arena}, SCRATCH({s.name}), edgec_{s.name}_run, {s.functions}, edgec_{s.name}_profile}},\n"
         for s in segments
     ]
     parts += ["};\n", indices("model_inputs", inputs), indices("model_outputs", outputs)]
@@ -78,6 +82,15 @@ def model_source(
         f"{len(inputs)}, {len(outputs)}, model_inputs, model_outputs, {len(weights)}, 0x{zlib.crc32(weights):08x}}};\n"
     ]
     return "".join(parts)
+
+
+def _choice(s: SegmentEntry, what: str, parameters: str) -> str:
+    """The function of a segment that calls the one for the core that this machine has."""
+    if not s.cores:
+        return ""
+    names = "arena, weights, in, out" + (", mark, context" if what == "profile" else "")
+    lines = [f"    {f'if ({told}()) ' if told else ''}return edgec_{name}_{what}({names});\n" for name, told in s.cores]
+    return f"int edgec_{s.name}_{what}({parameters}) {{\n{''.join(lines)}}}\n"
 
 
 def _tensor(i: int, name: str, t: TensorType) -> str:

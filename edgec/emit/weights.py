@@ -1,27 +1,34 @@
-"""The weights file of a bundle: what the C of all segments reads, once and binary."""
+"""The weights file of a target: what all its C reads, once and binary."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from edgec.ir import Array
 
-from edgec.emit.c import CSource
-from edgec.emit.memory import aligned
-
-
-@dataclass(frozen=True)
-class Weights:
-    """data: the file. parts: by segment the offset and the size of its part, bytes; offsets are aligned to 64."""
-
-    data: bytes
-    parts: Mapping[str, tuple[int, int]]
+ALIGNMENT = 64
+"""Bytes; a cache line of the boards' CPUs."""
 
 
-def join_weights(sources: Iterable[CSource]) -> Weights:
-    """The parts of the segments one after the other. They are the same on every target: all are little-endian."""
-    data, parts = bytearray(), dict[str, tuple[int, int]]()
-    for source in sources:
-        data += bytes(aligned(len(data)) - len(data)) if source.weights else b""
-        parts[source.name] = (len(data) if source.weights else 0, len(source.weights))
-        data += source.weights
-    return Weights(bytes(data), parts)
+def aligned(nbytes: int) -> int:
+    """Rounded up to the alignment."""
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT
+
+
+class WeightsFile:
+    """The file as it grows while sources are written: arrays of the same bytes are in it once."""
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+        self._known: dict[bytes, int] = {}
+
+    def place(self, array: Array) -> int:
+        """Where an array is in the file, bytes: little-endian, aligned."""
+        data = array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
+        at = self._known.setdefault(data, aligned(len(self._data)))
+        if at >= len(self._data):
+            self._data += bytes(at - len(self._data)) + data
+        return at
+
+    @property
+    def data(self) -> bytes:
+        """What it holds by now."""
+        return bytes(self._data)

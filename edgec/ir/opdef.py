@@ -275,6 +275,11 @@ class OpDef:
         """The same for an op that takes several calls, or none."""
         return (self.c(op),)
 
+    @classmethod
+    def has_kernel(cls) -> bool:
+        """Whether it can be written as C at all."""
+        return cls.c is not OpDef.c or cls.calls is not OpDef.calls
+
     # ---- tests --------------------------------------------------------------------------------------------------
     @classmethod
     def samples(cls) -> Iterator[Sample]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from edgec_devices.boards import Cache
+from edgec_devices.boards import ArchTarget, Board, Cache
 
 TABLES = Path(__file__).parent / "cores"
 
@@ -21,7 +21,8 @@ class Core:
     """One core. isa: the features that variants ask for; none where only plain kernels run.
 
     vector: bytes of a register, of which there are `registers`. macs_s8, macs_f32: multiply-accumulates a cycle at
-    best. l1, l2: bytes of the data caches that it has for itself.
+    best. l1, l2: bytes of the data caches that it has for itself. flags: of the C compiler, beside the target's.
+    detect: the C function of ek_cpu.h that tells whether this machine is one; "": all of the target are.
     """
 
     name: str
@@ -32,6 +33,8 @@ class Core:
     macs_f32: float = 1
     l1: int = 32 << 10
     l2: int = 512 << 10
+    flags: tuple[str, ...] = ()
+    detect: str = ""
 
     def with_caches(self, caches: Sequence[Cache]) -> Core:
         """The same core with the caches of a board, nearest first; without any, its own."""
@@ -44,6 +47,19 @@ PLAIN = Core("any core")
 """No core in particular: plain kernels only."""
 
 
+def cores_of(board: Board, target: ArchTarget) -> tuple[Core, ...]:
+    """The cores that a target's code is written for; all but the last say how a machine that has it is told."""
+    if target.name == "linux-armv7":
+        return (PLAIN,)  # its variants are for 64 bits
+    found = core(target.mcpu).with_caches(board.caches)
+    better = map(core, _BETTER.get(found.name, ()))
+    return (*better, found)
+
+
+_BETTER = {"x86_64_v3": ("x86_64_v4_vnni",)}
+"""What a machine of a target may be beyond the core that its code is compiled for."""
+
+
 @cache
 def core(name: str) -> Core:
     """The core that the compiler calls by this name; one without a table gets plain kernels."""
@@ -52,6 +68,6 @@ def core(name: str) -> Core:
         return replace(PLAIN, name=name)
     with path.open("rb") as f:
         facts = tomllib.load(f)
-    facts["isa"] = frozenset(facts["isa"])
+    facts["isa"], facts["flags"] = frozenset(facts["isa"]), tuple(facts.pop("flags", ()))
     facts["l1"], facts["l2"] = facts.pop("l1_kib") << 10, facts.pop("l2_kib") << 10
     return Core(name=name, **facts)

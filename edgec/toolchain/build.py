@@ -44,18 +44,20 @@ def build(
     csrc: Path,
     compilers: Mapping[str, Compiler],
     progress: Progress = lambda text: None,
+    flags: Mapping[str, Sequence[str]] | None = None,
 ) -> dict[str, Binaries]:
     """Compile each target's sources (target → file name → C) with its compiler.
 
-    model.c and main.c (of csrc) are compiled as the program wants them too. The same sources give the same bytes:
-    nothing of the build directory gets into the objects.
+    flags: what a file of this name takes beside. model.c and main.c (of csrc) are compiled as the program wants them
+    too. The same sources give the same bytes: nothing of the build directory gets into the objects.
     """
     store = objects()
     with tempfile.TemporaryDirectory(prefix="edgec-build-") as tmp, ThreadPoolExecutor(os.cpu_count()) as pool:
         made = dict[str, Binaries]()
         for target, texts in sources.items():
             progress(f"{COMPILE_C} for {target}")
-            made[target] = _build_one(_Target(Path(tmp) / target, csrc, compilers[target], store), texts, pool)
+            place = _Target(Path(tmp) / target, csrc, compilers[target], store)
+            made[target] = _build_one(place, texts, flags or {}, pool)
     store.trim()
     return made
 
@@ -75,8 +77,10 @@ def objects() -> Store:
     return Store(cache_dir("objects"), CACHED_BYTES)
 
 
-def _build_one(target: _Target, texts: Mapping[str, str], pool: ThreadPoolExecutor) -> Binaries:
-    jobs = {f"{Path(n).stem}.o": pool.submit(target.compile, n, text) for n, text in texts.items()}
+def _build_one(
+    target: _Target, texts: Mapping[str, str], flags: Mapping[str, Sequence[str]], pool: ThreadPoolExecutor
+) -> Binaries:
+    jobs = {f"{Path(n).stem}.o": pool.submit(target.compile, n, text, flags.get(n, ())) for n, text in texts.items()}
     jobs["model_program.o"] = pool.submit(target.compile, "model.c", texts["model.c"], ["-DEK_PROGRAM"])
     jobs["main.o"] = pool.submit(target.compile, "main.c", (target.csrc / "main.c").read_text())
     done = {name: job.result() for name, job in jobs.items()}

@@ -16,7 +16,7 @@ from .errors import BundleError, InputError
 from .preprocess import NOTHING, Fit, Preprocess, Values, Wish, parse
 from .tensors import Quant, TensorInfo
 
-SCHEMA = 2
+SCHEMA = 3
 MAX_RANK = 8
 WEIGHTS_ALIGN = 64
 MAX_TENSOR_BYTES = 1 << 30
@@ -30,10 +30,7 @@ _N = TypeVar("_N", int, float)
 
 @dataclass(frozen=True)
 class SegmentInfo:
-    """One piece of the model.  arena: bytes of scratch its C wants.  est_ms: the cost model's time on the Edge TPU.
-
-    weights: offset and bytes of what its C reads of the weights file.
-    """
+    """One piece of the model.  arena: bytes of scratch its C wants.  est_ms: the cost model's time on the Edge TPU."""
 
     name: str
     place: str
@@ -44,7 +41,6 @@ class SegmentInfo:
     tflite: Optional[str] = None
     edgetpu: Optional[str] = None
     est_ms: Optional[float] = None
-    weights: Tuple[int, int] = (0, 0)
 
     @property
     def symbol(self) -> str:
@@ -218,7 +214,6 @@ def check_manifest(value: Any) -> Manifest:
     _check_flow(manifest, top)
     _check_paths(manifest, top)
     _check_preprocess(manifest, top)
-    _check_weights(manifest, top)
     return manifest
 
 
@@ -286,17 +281,7 @@ def _segment(r: _Reader) -> SegmentInfo:
         tflite=r.get("tflite", str, None),
         edgetpu=r.get("edgetpu", str, None),
         est_ms=est,
-        weights=_part(r),
     )
-
-
-def _part(r: _Reader) -> Tuple[int, int]:
-    found = r.get("weights", list, [0, 0])
-    if len(found) != 2 or not all(type(n) is int and 0 <= n <= MAX_TENSOR_BYTES << 20 for n in found):
-        r.bad('has impossible "weights"', found)
-    if found[0] % WEIGHTS_ALIGN:
-        r.bad(f'has "weights" that are not aligned to {WEIGHTS_ALIGN} bytes', found)
-    return found[0], found[1]
 
 
 def _file(r: _Reader) -> FileInfo:
@@ -353,12 +338,3 @@ def _check_preprocess(m: Manifest, top: _Reader) -> None:
         fault = m.preprocess[name].fault(m.tensors[name])
         if fault is not None:
             r.bad(f"cannot be: {fault}")
-
-
-def _check_weights(m: Manifest, top: _Reader) -> None:
-    """Whatever code reads is there, and within its file."""
-    end = max((at + n for at, n in (s.weights for s in m.segments) if n), default=0)
-    for target in sorted({*m.libraries, *m.programs, *m.weights}):
-        there = m.files[m.weights[target]].bytes if target in m.weights else 0
-        if there < end:
-            top.bad(f'has segments that read {end} bytes of weights; "{target}" has', there)

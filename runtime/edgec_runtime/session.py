@@ -260,8 +260,7 @@ class Session:
             raise DeviceError(
                 f"the bundle's library lacks {s.symbol}", at=str(self.bundle.path), hint="compile the model again"
             ) from None
-        weights = self._weights[s.weights[0] :] if self._weights is not None and s.weights[1] else None
-        return _CSegment(s, function, self._arena, weights, self._buffers)
+        return _CSegment(s, function, self._arena, self._weights, self._buffers)
 
     def _load(self) -> ctypes.CDLL:
         target = machine_target()

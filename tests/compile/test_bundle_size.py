@@ -47,7 +47,7 @@ def test_an_int8_bundle_has_them_in_its_tflite_too(tmp_path: Path) -> None:
     calibration = FIXTURES / "digits" / "digits_calibration.npz"
     edgec.compile(DIGITS, "pi4+coral", tmp_path / "q.edgec", calibrate=calibration)
     with Bundle.open(tmp_path / "q.edgec") as bundle:
-        assert [s for s in bundle.manifest.segments if s.tflite and s.weights[1] > 1000]
+        assert [s for s in bundle.manifest.segments if s.tflite]
         assert times(bundle) == 1
 
 

@@ -16,9 +16,12 @@ from edgec_runtime import Bundle, Session
 import edgec
 from edgec.drive import compile as compiler
 from edgec.drive.lower import Options
+from edgec.emit import sources
 from edgec.emit.c import CSource, segment_source
+from edgec.emit.weights import WeightsFile
 from edgec.errors import EdgecError
 from edgec.ir import Array, Graph
+from edgec.schedule.cores import Core
 from tests.toolchain.stand_in_edgetpu_compiler import StandInEdgetpuCompiler
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
@@ -91,12 +94,12 @@ def test_the_image_network_crosses_between_edge_tpu_and_cpu(tmp_path: Path) -> N
 
 
 def test_a_wrong_kernel_leaves_no_bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(graph: Graph, name: str) -> CSource:
-        source = segment_source(graph, name)
+    def broken(graph: Graph, name: str, core: Core, weights: WeightsFile) -> CSource:
+        source = segment_source(graph, name, core, weights)
         assert ".sh = 1" in source.text
         return replace(source, text=source.text.replace(".low = 0.0f", ".low = 0.5f", 1))
 
-    monkeypatch.setattr(compiler, "segment_source", broken)
+    monkeypatch.setattr(sources, "segment_source", broken)
     with pytest.raises(EdgecError, match="verification failed: seg0 as C") as e:
         edgec.compile(DIGITS, "host", tmp_path / "d.edgec")
     assert e.value.exit_code == 1

@@ -17,7 +17,7 @@ FLAGS = ["-std=c11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-ffp-contract=
 FLAGS += ["-DEK_ARENAS_APART"]  # or what leaves an arena lands in a larger one
 SANITIZE = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 
-KINDS = sorted(kind for kind, cls in OpDef.registry.items() if cls.c is not OpDef.c)
+KINDS = sorted(kind for kind, cls in OpDef.registry.items() if cls.has_kernel())
 
 
 def _write_program(graphs: list[Graph], folder: Path) -> None:

@@ -7,7 +7,6 @@ import re
 import subprocess
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +14,7 @@ import pytest
 
 from edgec.emit.c import CSRC, segment_source
 from edgec.emit.program import SegmentEntry, model_source
-from edgec.emit.weights import join_weights
+from edgec.emit.weights import WeightsFile
 from edgec.ir import Array, Builder, Graph, Quant, TensorType, interp
 from edgec.ops.binary import Add
 from edgec.ops.conv import Conv2D
@@ -48,7 +47,7 @@ def test_segment(golden: Callable[[str, str], None]) -> None:
 
 def test_model(golden: Callable[[str, str], None]) -> None:
     tensors = {'im"age': TensorType((1, 4, 4, 8), "int8"), "out": TensorType((128, 1), "int8")}
-    entry = SegmentEntry("seg0", "cpu", ('im"age',), ("out",), 256, 3, 64)
+    entry = SegmentEntry("seg0", "cpu", ('im"age',), ("out",), 256, 3)
     golden(model_source("residual", tensors, [entry], ['im"age'], ["out"], bytes(64) + b"weights"), ".c")
 
 
@@ -61,20 +60,18 @@ def test_weights_are_binary_and_tables_text() -> None:
     source, text = segment_source(graph, "s"), segment_source(graph, "s", all_text=True)
     weights = graph.ops[0].inputs[1].const
     assert weights is not None
-    assert source.weights == weights.transpose(1, 2, 3, 0).tobytes()  # as the kernel wants them
-    assert (len(text.weights), text.constants) == (0, source.constants)
-    assert len(source.weights) + 3 * 8 * 4 == source.constants
+    assert source.weights.data == weights.transpose(1, 2, 3, 0).tobytes()  # as the kernel wants them
+    assert (len(text.weights.data), text.constants) == (0, source.constants)
+    assert len(source.weights.data) + 3 * 8 * 4 == source.constants
     assert "static const int8_t w0[576] = {" in text.text
     assert "static const int8_t" not in source.text
 
 
-def test_parts_of_the_weights_file_are_aligned() -> None:
-    source = segment_source(residual_int8(), "a")
-    odd = replace(source, name="odd", weights=b"odd")
-    none = replace(source, name="none", weights=b"")
-    joined = join_weights([odd, none, source])
-    assert joined.parts == {"odd": (0, 3), "none": (0, 0), "a": (64, 576)}
-    assert joined.data == b"odd" + bytes(61) + source.weights
+def test_arrays_are_in_the_weights_file_once_and_aligned() -> None:
+    file = WeightsFile()
+    odd, word = np.arange(3, dtype=np.int8), np.array([1.5], np.float32)
+    assert [file.place(a) for a in (odd, word, odd.copy(), word)] == [0, 64, 0, 64]
+    assert file.data == odd.tobytes() + bytes(61) + word.tobytes()
 
 
 @pytest.mark.cc
@@ -94,7 +91,7 @@ def test_threads_share_the_weights(tmp_path: Path) -> None:
     compiler.compile(tmp_path / "seg.c", [CSRC], tmp_path / "seg.o")
     compiler.link_library([tmp_path / "seg.o"], tmp_path / "seg.so")
     run = ctypes.CDLL(str(tmp_path / "seg.so")).edgec_seg_run
-    (tmp_path / "w").write_bytes(source.weights)
+    (tmp_path / "w").write_bytes(source.weights.data)
     weights = np.memmap(tmp_path / "w", np.uint8, "r")
     inputs = [random_inputs(graph, seed) for seed in range(8)]
 

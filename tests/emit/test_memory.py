@@ -6,10 +6,13 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgec.emit.memory import ALIGNMENT, Lifetime, aligned, lifetimes, plan_offsets, roots
+from edgec.emit.memory import Lifetime, lifetimes, plan_offsets, roots
+from edgec.emit.weights import ALIGNMENT, aligned
 from edgec.ir import Builder, TensorType
 from edgec.ops.binary import Add
 from edgec.ops.shape import Reshape
+from edgec.schedule.cores import PLAIN
+from edgec.schedule.steps import schedule
 
 
 @st.composite
@@ -49,4 +52,4 @@ def test_a_view_shares_and_a_graph_output_owns() -> None:
     root = roots(b.graph)
     assert root[view] is y
     assert root[out] is out
-    assert [life.name for life in lifetimes(b.graph, root)] == ["y"]
+    assert [life.name for life in lifetimes(b.graph, schedule(b.graph, PLAIN, root), root)] == ["y"]

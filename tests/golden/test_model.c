@@ -18,8 +18,8 @@ EK_ARENA tensor1[128];
 #define SCRATCH(segment) NULL
 #endif
 
-int edgec_seg0_run(void *arena, const void *weights, const void *const *in, void *const *out);
-int edgec_seg0_profile(void *arena, const void *weights, const void *const *in, void *const *out, void (*mark)(void *, int), void *context);
+EK_API int edgec_seg0_run(void *arena, const void *weights, const void *const *in, void *const *out);
+EK_API int edgec_seg0_profile(void *arena, const void *weights, const void *const *in, void *const *out, void (*mark)(void *, int), void *context);
 
 static const ek_tensor tensors[] = {
     {"im\042age", "|i1", 4, {1, 4, 4, 8}, 128, BUFFER(tensor0)},
@@ -28,7 +28,7 @@ static const ek_tensor tensors[] = {
 static const int seg0_inputs[1] = {0};
 static const int seg0_outputs[1] = {1};
 static const ek_segment segments[] = {
-    {"seg0", "cpu", 1, 1, seg0_inputs, seg0_outputs, 256, SCRATCH(seg0), 64, edgec_seg0_run, 3, edgec_seg0_profile},
+    {"seg0", "cpu", 1, 1, seg0_inputs, seg0_outputs, 256, SCRATCH(seg0), edgec_seg0_run, 3, edgec_seg0_profile},
 };
 static const int model_inputs[1] = {0};
 static const int model_outputs[1] = {1};

@@ -9,7 +9,7 @@ enum { /* offsets in the arena, bytes */
     at_sum = 128,
 };
 
-enum { /* offsets in this segment's part of the weights file, bytes */
+enum { /* offsets in the weights file, bytes */
     w0 = 0, /* int8_t[3][3][8][8] of op0_conv2d */
 };
 

@@ -12,12 +12,9 @@ from edgec_devices.boards import Board
 from edgec_partitioner.segments import Segment
 
 from edgec.benching.memory import sections
-from edgec.drive.compile import _crossing, _entry
-from edgec.drive.contents import names
 from edgec.drive.lower import Options, lower
-from edgec.emit.c import CSRC, CSource, segment_source
-from edgec.emit.program import model_source
-from edgec.emit.weights import join_weights
+from edgec.emit.c import CSRC, CSource
+from edgec.emit.sources import target_sources
 from edgec.ir import Op, Value
 from edgec.toolchain.build import build
 from edgec.toolchain.cc import Compiler
@@ -68,7 +65,8 @@ class Program:
         (folder / "main").unlink(missing_ok=True)
         (folder / "main").write_bytes(self.main)
         (folder / "main").chmod(0o700)
-        return [folder / "main", *(["--weights", folder / "weights.bin"] if self.weights else [])]
+        weights: list[str | Path] = ["--weights", folder / "weights.bin"] if self.weights else []
+        return [folder / "main", *weights]
 
 
 def compile_for(model: Path, board_name: str) -> Program:
@@ -77,21 +75,16 @@ def compile_for(model: Path, board_name: str) -> Program:
     target = board.targets[0]
     lowered = lower(model, Options(target=board_name))
     segments = lowered.partition.segments
-    sources = {s.name: segment_source(s.graph, s.name) for s in segments}
-    weights = join_weights(sources.values())
-    entries = [_entry(s, sources[s.name], weights) for s in segments]
-    ends = names(lowered.graph.inputs), names(lowered.graph.outputs)
-    texts = {f"{name}.c": source.text for name, source in sources.items()}
-    texts["model.c"] = model_source(lowered.graph.name, _crossing(lowered), entries, *ends, weights.data)
+    sources = target_sources(lowered.graph, segments, board, target)
     compiler = Compiler.zig(target.library, target.program, target.mcpu)
-    made = build({target.name: texts}, CSRC, {target.name: compiler})[target.name]
+    made = build({target.name: sources.texts}, CSRC, {target.name: compiler}, flags=sources.flags)[target.name]
     return Program(
         main=made.program,
-        weights=weights.data,
-        arena=max(s.plan.size for s in sources.values()),
-        bound=max(s.plan.lower_bound for s in sources.values()),
+        weights=sources.weights,
+        arena=max(sources.arena.values()),
+        bound=max(s.plan.lower_bound for s in sources.segments.values()),
         text=sections(made.library)[0],
-        calls=tuple(c for i, s in enumerate(segments) for c in _calls(i, s, sources[s.name])),
+        calls=tuple(c for i, s in enumerate(segments) for c in _calls(i, s, sources.segments[s.name])),
     )
 
 

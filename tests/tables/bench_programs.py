@@ -10,6 +10,7 @@ import edgec_runtime
 import numpy as np
 from edgec_devices.boards import Board
 from edgec_runtime import Bundle, write_bundle
+from edgec_runtime.session import machine_target
 
 import edgec
 from edgec.drive.compile import compilers_for
@@ -98,10 +99,16 @@ def slowed(bundle: Path, path: Path, factor: float) -> Path:
     """
     with Bundle.open(bundle) as opened:
         segments = opened.manifest.segments
-        sources = {"model.c": opened.read("src/model.c").decode()}
+        here = f"src/{machine_target()}/"
+        sources = {n.removeprefix(here): opened.read(n).decode() for n in opened.names if n.startswith(here)}
         for s in segments:
-            text = opened.read(f"src/{s.name}.c").decode()
-            sources[f"{s.name}.c"] = text.replace(f"edgec_{s.name}_run(", f"edgec_{s.name}_plain(")
+            if f"{s.name}.c" in sources:
+                sources[f"{s.name}.c"] = sources[f"{s.name}.c"].replace(
+                    f"edgec_{s.name}_run(", f"edgec_{s.name}_plain("
+                )
+            else:  # the model's table chooses among cores
+                entry, plain = f"\nint edgec_{s.name}_run(", f"\nint edgec_{s.name}_plain("
+                sources["model.c"] = sources["model.c"].replace(entry, plain)
             sources[f"{s.name}_slowed.c"] = _CLOCK % "CLOCK_PROCESS_CPUTIME_ID" + _SLOWED.format(
                 name=s.name, factor=factor
             )

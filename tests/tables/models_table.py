@@ -21,6 +21,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import numpy as np
+from edgec_runtime.session import machine_target
 
 ROOT = Path(__file__).parents[2]
 SHARED = Path(os.environ.get("EDGEC_SHARED") or ROOT.parent / "shared")
@@ -99,9 +100,10 @@ def check_c(row: Row, bundle: Path) -> None:
         z.extractall(out, [n for n in z.namelist() if n.startswith("src/")])
         segments = json.loads(z.read("manifest.json"))["segments"]
     warnings = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off"]
+    here = out / "src" / machine_target()
     for s in segments:
         object_file = out / f"{s['name']}.o"
-        run("gcc", *warnings, "-O2", "-c", out / "src" / f"{s['name']}.c", "-o", object_file)
+        run("gcc", *warnings, "-O2", f"-I{out / 'src'}", "-c", here / f"{s['name']}.c", "-o", object_file)
         match = re.search(r"^\.bss\s+(\d+)", run("size", "-A", object_file).stdout, re.M)
         if match and int(match[1]):
             row.problems.append(f"{s['name']}: .bss {match[1]}")
@@ -109,8 +111,8 @@ def check_c(row: Row, bundle: Path) -> None:
             row.problems.append(f"{s['name']} refers to {found[1]}")
     sanitize = ["-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-DEK_PROGRAM"]
     sanitize.append("-DEK_ARENAS_APART")
-    sources = sorted((out / "src").glob("*.c"))
-    run("gcc", *warnings, *sanitize, *sources, "-lm", "-o", out / "sanitized")
+    sources = [*sorted(here.glob("*.c")), out / "src" / "main.c"]
+    run("gcc", *warnings, *sanitize, f"-I{out / 'src'}", *sources, "-lm", "-o", out / "sanitized")
     run(out / "sanitized", "--runs", "1")
     row.sanitizers = "clean"
 

@@ -76,7 +76,7 @@ def program(model: str, board: str) -> tuple[Path, list[list[str]]]:
             (folder / "weights.bin").write_bytes(z.read(weights))
         names = [s["name"] for s in manifest["segments"]]
         calls = re.compile(r"mark\(context, \d+\);\n\s*op\d+_(\w+)\(")
-        kernels = [calls.findall(z.read(f"src/{n}.c").decode()) for n in names]
+        kernels = [calls.findall(z.read(f"src/linux-aarch64/{n}.c").decode()) for n in names]
     bundle.unlink()
     return path, kernels
 

@@ -36,9 +36,8 @@ typedef struct {
     const int *inputs, *outputs; /* indices into ek_model.tensors */
     size_t arena_bytes;
     void *arena;            /* the program's scratch for it, which segments may share; NULL in the shared library */
-    size_t weights_at;      /* where its part of the weights file begins */
     /* in[i] and out[i] point to tensors inputs[i] and outputs[i].  arena: `arena_bytes` of scratch.  weights: the address
-     * of the weights file's content plus `weights_at`.  Both are aligned to 64 bytes.  Returns 0 when all went well. */
+     * of the weights file's content.  Both are aligned to 64 bytes.  Returns 0 when all went well. */
     int (*run)(void *arena, const void *weights, const void *const *in, void *const *out);
     /* The same, by the same functions, one for each of n_ops operations: mark(context, i) is called before each, and
      * mark(context, n_ops) after the last.  NULL where there is none. */

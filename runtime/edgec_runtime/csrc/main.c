@@ -110,12 +110,6 @@ static const ek_segment *bind(int s, const void **in, void **out)
     return g;
 }
 
-/* The address of a segment's part of the weights. */
-static const void *weights_of(const ek_segment *g)
-{
-    return weights ? weights + g->weights_at : NULL;
-}
-
 static void check_code(const ek_segment *g, int code)
 {
     if (code)
@@ -133,7 +127,7 @@ static void infer(struct record *r)
     for (int s = 0; s < edgec_model.n_segments; s++) {
         const ek_segment *g = bind(s, in, out);
         mark(MARK_SEGMENT - s);
-        check_code(g, g->run(g->arena, weights_of(g), in, out));
+        check_code(g, g->run(g->arena, weights, in, out));
         uint64_t after = now_ns();
         to[PARTS + s] = after - before;
         before = after;
@@ -168,8 +162,8 @@ static void infer_profiled(struct record *r)
     for (int s = 0; s < edgec_model.n_segments; s++) {
         const ek_segment *g = bind(s, in, out);
         mark(MARK_SEGMENT - s);
-        check_code(g, g->profile ? g->profile(g->arena, weights_of(g), in, out, between_ops, &clock)
-                                 : g->run(g->arena, weights_of(g), in, out));
+        check_code(g, g->profile ? g->profile(g->arena, weights, in, out, between_ops, &clock)
+                                 : g->run(g->arena, weights, in, out));
         clock.to += g->n_ops;
     }
     to[TOTAL] = now_ns() - to[AT];

@@ -1,0 +1,75 @@
+"""All C of a bundle: for every target its segments, the table that ties them, and the weights that they read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from edgec_devices.boards import ArchTarget, Board
+from edgec_partitioner.segments import Segment
+
+from edgec.emit.c import CSource, segment_source
+from edgec.emit.program import SegmentEntry, model_source
+from edgec.emit.weights import WeightsFile
+from edgec.ir import Graph, TensorType, Value
+from edgec.schedule.cores import Core, cores_of
+
+
+@dataclass(frozen=True)
+class TargetSources:
+    """texts: file name → C. flags: of the C compiler, for the files that are for one core of several.
+
+    segments: by name, the C of the core that every machine of the target has. arena: bytes, by segment, of the core
+    that wants most. weights: the file that all read.
+    """
+
+    texts: Mapping[str, str]
+    flags: Mapping[str, tuple[str, ...]]
+    segments: Mapping[str, CSource]
+    arena: Mapping[str, int]
+    weights: bytes
+
+
+def target_sources(graph: Graph, segments: Sequence[Segment], board: Board, target: ArchTarget) -> TargetSources:
+    """The C of a partitioned model for a target of a board."""
+    weights, cores = WeightsFile(), cores_of(board, target)
+    written = {core: _written(segments, core, weights, f"_{core.name}" if len(cores) > 1 else "") for core in cores}
+    common = written[cores[-1]]
+    kept = {core: made for core, made in written.items() if made is common or _headers(made) != _headers(common)}
+    if len(cores) > 1 and len(kept) == 1:  # nothing is computed in another way
+        common = _written(segments, cores[-1], weights, "")
+        kept = {cores[-1]: common}
+    every = [(core, source) for core, made in kept.items() for source in made.values()]
+    arena = {name: max(made[name].plan.size for made in kept.values()) for name in common}
+    entries = [
+        SegmentEntry(
+            s.name, s.place, _names(s.graph.inputs), _names(s.graph.outputs), arena[s.name],
+            len(common[s.name].functions),
+            tuple((made[s.name].name, core.detect) for core, made in kept.items() if len(kept) > 1),
+        )
+        for s in segments
+    ]  # fmt: skip
+    texts = {f"{source.name}.c": source.text for _, source in every}
+    flags = {f"{source.name}.c": core.flags for core, source in every if len(kept) > 1}
+    ends = _names(graph.inputs), _names(graph.outputs)
+    texts["model.c"] = model_source(graph.name, crossing(graph, segments), entries, *ends, weights.data)
+    return TargetSources(texts, flags, common, arena, weights.data)
+
+
+def _written(segments: Sequence[Segment], core: Core, weights: WeightsFile, end: str) -> dict[str, CSource]:
+    """The C of all segments for a core, by their names."""
+    return {s.name: segment_source(s.graph, s.name + end, core, weights) for s in segments}
+
+
+def _headers(sources: Mapping[str, CSource]) -> list[tuple[str, ...]]:
+    return [source.headers for source in sources.values()]
+
+
+def crossing(graph: Graph, segments: Iterable[Segment]) -> dict[str, TensorType]:
+    """Every tensor that enters or leaves a segment, in order of appearance."""
+    graphs = [graph, *(s.graph for s in segments)]
+    return {v.name: v.type for g in graphs for v in (*g.inputs, *g.outputs)}
+
+
+def _names(values: Iterable[Value]) -> tuple[str, ...]:
+    return tuple(v.name for v in values)
