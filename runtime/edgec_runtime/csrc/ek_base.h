@@ -17,6 +17,12 @@
 #else
 #define EK_OP static __attribute__((noipa))
 #endif
+/* Before a loop of few steps, all of them known: written out. */
+#if defined(__clang__)
+#define EK_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define EK_UNROLL _Pragma("GCC unroll 16")
+#endif
 #define EK_ARENA static __attribute__((aligned(64))) unsigned char
 #define EK_API __attribute__((visibility("default")))
 

@@ -2,7 +2,8 @@
  *
  * A window of the image is `taps` pointers with `run` elements behind each: one pointer for each row of the kernel, or
  * for each tap where these do not lie side by side. Nothing is gathered. Rows of the image are read where they are;
- * those alone that need padding (or another type, see `load`) are copied to a ring of line buffers as windows reach them.
+ * those alone that need padding (or another type, see `load`) are copied to a ring of line buffers as windows reach
+ * them.
  * 1x1 kernels of stride 1 see their pixels as an image of rows as long as the schedule likes.
  *
  * A tile computes mr windows times nr channels; each core has its own (csrc/dot, csrc/neon, csrc/avx2, csrc/vnni).
@@ -59,28 +60,28 @@ typedef struct {
  * Element k < run of tap t of window r is at taps[t] + at + r * p->step, all of them readable; those behind the real
  * run are whatever lies there, and their weights are w_zero, so that they add nothing. Padded pixels hold x_zero: the
  * bias of the panel holds -x_zero * sum(w - w_zero), and the sum is over x itself. Channel c of window r goes to
- * y[r * p->y_step + c]; nothing else is written. panel: aligned to 64 bytes. The tile works out FAST itself, and hands
- * sums without bias to ek_gemm_s8_finish for the others. */
+ * y[r * p->y_step + c]; nothing else is written. panel: aligned to 64 bytes: its bias and other tables in 16 * nr bytes,
+ * then its weights. The tile works out FAST itself, and hands sums with the bias to ek_gemm_s8_finish for the others. */
 typedef void ek_gemm_s8_tile_t(const int8_t *const *taps, ptrdiff_t at, const unsigned char *panel, int8_t *y,
                                int channels, const ek_gemm_s8_t *p);
 
 /* n elements of a row as the tile reads them (p->element bytes each); writes no others. */
 typedef void ek_gemm_s8_load_t(void *to, const int8_t *from, ptrdiff_t n);
 
-/* Rows of nr sums to int8, by the law or by a scale. */
+/* Rows of nr sums (bias included) to int8, by the law or by a scale. */
 EK_SHARED void ek_gemm_s8_finish(const int32_t *sums, int rows, const unsigned char *panel, int8_t *y, int channels,
                                  const ek_gemm_s8_t *p) {
-    const int32_t *bias = (const void *)panel, *multiplier = bias + p->nr, *shift = multiplier + p->nr;
+    const int32_t *multiplier = (const int32_t *)(const void *)panel + p->nr, *shift = multiplier + p->nr;
     const double *scale = (const void *)multiplier;
     for (int r = 0; r < rows; r++, sums += p->nr, y += p->y_step)
         if (p->finish == EK_GEMM_SCALE)
             for (int c = 0; c < channels; c++) {
-                const double v = round((double)(sums[c] + bias[c]) * scale[c]) + p->y_zero;
+                const double v = round((double)sums[c] * scale[c]) + p->y_zero;
                 y[c] = (int8_t)EK_CLAMP(v, p->low, p->high);
             }
         else
             for (int c = 0; c < channels; c++) {
-                const int32_t v = ek_multiply(sums[c] + bias[c], multiplier[c], shift[c]) + p->y_zero;
+                const int32_t v = ek_multiply(sums[c], multiplier[c], shift[c]) + p->y_zero;
                 y[c] = (int8_t)EK_CLAMP(v, p->low, p->high);
             }
 }

@@ -1,0 +1,128 @@
+/* Tiles of ek_gemm_s8.h for Arm cores with the dot product (Armv8.2: sdot, and sqrdmlah of Armv8.1): up to 8 windows
+ * times 8 channels in 16 registers of sums.
+ *
+ * Panel: bias, multiplier, addend, shift [8] each; weights [taps][run / 4][8][4], run padded to 4.
+ *
+ * FAST stands for two roundings, ties away from zero, plus y_zero, saturated to int8: of x = round(sum * multiplier /
+ * 2^31) it takes (x + 2^(s-1) - (x < 0) + (y_zero << s)) >> s, for 1 <= s <= 23. Only sums of -1 can be negative where
+ * x is not, and there the result is 0 anyway; so the sign is that of the sum. addend is 2^(s-1) + (y_zero << s), which
+ * sqrdmlah adds at once, and shift is 24 - s: a saturating shift to the left end, whose top byte is the result. */
+#ifndef EK_GEMM_S8_DOT_H
+#define EK_GEMM_S8_DOT_H
+#include "ek_gemm_s8.h"
+#include <arm_neon.h>
+
+enum { EK_DOT_NR = 8 };
+
+/* Four results, in the top bytes. */
+EK_KERNEL int32x4_t ek_gemm_s8_top_dot(int32x4_t sum, const int32_t *q) {
+    const int32x4_t addend = vsraq_n_s32(vld1q_s32(q + 16), sum, 31);
+    return vqshlq_s32(vqrdmlahq_s32(addend, sum, vld1q_s32(q + 8)), vld1q_s32(q + 24));
+}
+
+/* Sums to results of mr windows. */
+EK_KERNEL void ek_gemm_s8_store_dot(int32x4_t sum[][2], const int32_t *q, int8_t *y, int channels,
+                                    const ek_gemm_s8_t *p, const int mr) {
+    const int8x8_t low = vdup_n_s8((int8_t)p->low), high = vdup_n_s8((int8_t)p->high);
+    int8x8_t v[8];
+    EK_UNROLL for (int r = 0; r < mr; r++) {
+        const int16x8_t a = vreinterpretq_s16_s32(ek_gemm_s8_top_dot(sum[r][0], q));
+        const int16x8_t b = vreinterpretq_s16_s32(ek_gemm_s8_top_dot(sum[r][1], q + 4));
+        const int8x16_t half = vreinterpretq_s8_s16(vuzp2q_s16(a, b));
+        v[r] = vmin_s8(vmax_s8(vget_low_s8(vuzp2q_s8(half, half)), low), high);
+    }
+    if (channels == EK_DOT_NR) {
+        EK_UNROLL for (int r = 0; r < mr; r++) vst1_s8(y + (ptrdiff_t)r * p->y_step, v[r]);
+    } else {
+        int8_t part[8][8];
+        EK_UNROLL for (int r = 0; r < mr; r++) vst1_s8(part[r], v[r]);
+        for (int r = 0; r < mr; r++) memcpy(y + (ptrdiff_t)r * p->y_step, part[r], (size_t)channels);
+    }
+}
+
+/* Four products a lane of elements 4 * lane of x, of all windows. */
+#define EK_GEMM_S8_STEP_DOT(SDOT, lane)                                                    \
+    {                                                                                      \
+        const int8x16_t w0 = vld1q_s8(w + 32 * (lane)), w1 = vld1q_s8(w + 32 * (lane) + 16); \
+        EK_UNROLL for (int r = 0; r < mr; r++) {                                           \
+            sum[r][0] = SDOT(sum[r][0], w0, v[r], lane);                                   \
+            sum[r][1] = SDOT(sum[r][1], w1, v[r], lane);                                   \
+        }                                                                                  \
+    }
+
+/* The tile of mr windows. zero: whether the weights have a zero point. */
+EK_KERNEL void ek_gemm_s8_tile_dot(const int8_t *const *taps, ptrdiff_t at, const unsigned char *panel, int8_t *y,
+                                   int channels, const ek_gemm_s8_t *p, const int mr, const int zero) {
+    const int32_t *q = (const void *)panel;
+    const int8_t *w = (const int8_t *)panel + 16 * EK_DOT_NR;
+    const int8x16_t ones = vdupq_n_s8(1), ones4 = vreinterpretq_s8_s32(vsetq_lane_s32(0x01010101, vdupq_n_s32(0), 0));
+    int32x4_t sum[8][2], all[8];
+    EK_UNROLL for (int r = 0; r < mr; r++) {
+        sum[r][0] = vld1q_s32(q), sum[r][1] = vld1q_s32(q + 4);
+        all[r] = vdupq_n_s32(0);
+    }
+    for (int t = 0; t < p->taps; t++) {
+        const int8_t *x[8];
+        int k = p->run;
+        EK_UNROLL for (int r = 0; r < mr; r++) x[r] = taps[t] + at + (ptrdiff_t)r * p->step;
+        for (; k >= 16; k -= 16, w += 128) {
+            int8x16_t v[8];
+            EK_UNROLL for (int r = 0; r < mr; r++) {
+                v[r] = vld1q_s8(x[r]), x[r] += 16;
+                if (zero) all[r] = vdotq_s32(all[r], v[r], ones);
+            }
+            EK_GEMM_S8_STEP_DOT(vdotq_laneq_s32, 0)
+            EK_GEMM_S8_STEP_DOT(vdotq_laneq_s32, 1)
+            EK_GEMM_S8_STEP_DOT(vdotq_laneq_s32, 2)
+            EK_GEMM_S8_STEP_DOT(vdotq_laneq_s32, 3)
+        }
+        if (k & 8) {
+            int8x8_t v[8];
+            EK_UNROLL for (int r = 0; r < mr; r++) {
+                v[r] = vld1_s8(x[r]), x[r] += 8;
+                if (zero) all[r] = vdotq_s32(all[r], vcombine_s8(v[r], vdup_n_s8(0)), ones);
+            }
+            EK_GEMM_S8_STEP_DOT(vdotq_lane_s32, 0)
+            EK_GEMM_S8_STEP_DOT(vdotq_lane_s32, 1)
+            w += 64;
+        }
+        if (k & 4) {
+            int8x8_t v[8];
+            EK_UNROLL for (int r = 0; r < mr; r++) {
+                int32_t four;
+                memcpy(&four, x[r], 4);
+                v[r] = vreinterpret_s8_s32(vdup_n_s32(four));
+                if (zero) all[r] = vdotq_s32(all[r], vcombine_s8(v[r], v[r]), ones4);
+            }
+            EK_GEMM_S8_STEP_DOT(vdotq_lane_s32, 0)
+            w += 32;
+        }
+    }
+    if (zero) {
+        EK_UNROLL for (int r = 0; r < mr; r++) {
+            const int32x4_t less = vdupq_n_s32(p->w_zero * vaddvq_s32(all[r]));
+            sum[r][0] = vsubq_s32(sum[r][0], less), sum[r][1] = vsubq_s32(sum[r][1], less);
+        }
+    }
+    if (p->finish == EK_GEMM_FAST) {
+        ek_gemm_s8_store_dot(sum, q, y, channels, p, mr);
+    } else {
+        int32_t sums[8][8];
+        EK_UNROLL for (int r = 0; r < mr; r++) vst1q_s32(sums[r], sum[r][0]), vst1q_s32(sums[r] + 4, sum[r][1]);
+        ek_gemm_s8_finish(sums[0], mr, panel, y, channels, p);
+    }
+}
+
+/* A tile and the whole product by it. */
+#define EK_GEMM_S8_DOT(NAME, TILE, mr, zero)                                                                         \
+    EK_SHARED void TILE(const int8_t *const *taps, ptrdiff_t at, const unsigned char *panel, int8_t *y, int channels, \
+                        const ek_gemm_s8_t *p) {                                                                     \
+        ek_gemm_s8_tile_dot(taps, at, panel, y, channels, p, mr, zero);                                              \
+    }                                                                                                                \
+    EK_KERNEL void NAME(const int8_t *x, const unsigned char *w, int8_t *y, const ek_gemm_s8_t *p, void *scratch,    \
+                        int part, int parts) {                                                                       \
+        ek_gemm_s8(x, w, y, p, scratch, TILE, NULL, part, parts);                                                    \
+    }
+EK_GEMM_S8_DOT(ek_gemm_s8_m8_dot, ek_gemm_s8_tile_m8_dot, 8, 0)
+
+#endif
