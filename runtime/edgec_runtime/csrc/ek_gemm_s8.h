@@ -129,7 +129,7 @@ EK_KERNEL const int8_t *ek_gemm_s8_line(const int8_t *x, int image, int iy, int 
     if (b->held[s] != row) {
         const int left = EK_MAX(p->pl, 0) * p->ic, cut = EK_MAX(-p->pl, 0) * p->ic;
         const ptrdiff_t room = p->slot_bytes / p->element - left;
-        const ptrdiff_t n = EK_MIN(EK_MIN(bytes - cut, size - from - cut), room);
+        const ptrdiff_t n = EK_MAX(0, EK_MIN(EK_MIN(bytes - cut, size - from - cut), room));
         if (load)
             load(slot + left * p->element, x + from + cut, n);
         else

@@ -123,6 +123,21 @@ EK_KERNEL void ek_gemm_s8_tile_dot(const int8_t *const *taps, ptrdiff_t at, cons
                         int part, int parts) {                                                                       \
         ek_gemm_s8(x, w, y, p, scratch, TILE, NULL, part, parts);                                                    \
     }
+EK_GEMM_S8_DOT(ek_gemm_s8_m1_dot, ek_gemm_s8_tile_m1_dot, 1, 0)
+EK_GEMM_S8_DOT(ek_gemm_s8_m2_dot, ek_gemm_s8_tile_m2_dot, 2, 0)
+EK_GEMM_S8_DOT(ek_gemm_s8_m3_dot, ek_gemm_s8_tile_m3_dot, 3, 0)
+EK_GEMM_S8_DOT(ek_gemm_s8_m4_dot, ek_gemm_s8_tile_m4_dot, 4, 0)
+EK_GEMM_S8_DOT(ek_gemm_s8_m5_dot, ek_gemm_s8_tile_m5_dot, 5, 0)
+EK_GEMM_S8_DOT(ek_gemm_s8_m6_dot, ek_gemm_s8_tile_m6_dot, 6, 0)
+EK_GEMM_S8_DOT(ek_gemm_s8_m7_dot, ek_gemm_s8_tile_m7_dot, 7, 0)
 EK_GEMM_S8_DOT(ek_gemm_s8_m8_dot, ek_gemm_s8_tile_m8_dot, 8, 0)
+EK_GEMM_S8_DOT(ek_gemm_s8_m1z_dot, ek_gemm_s8_tile_m1z_dot, 1, 1)
+EK_GEMM_S8_DOT(ek_gemm_s8_m2z_dot, ek_gemm_s8_tile_m2z_dot, 2, 1)
+EK_GEMM_S8_DOT(ek_gemm_s8_m3z_dot, ek_gemm_s8_tile_m3z_dot, 3, 1)
+EK_GEMM_S8_DOT(ek_gemm_s8_m4z_dot, ek_gemm_s8_tile_m4z_dot, 4, 1)
+EK_GEMM_S8_DOT(ek_gemm_s8_m5z_dot, ek_gemm_s8_tile_m5z_dot, 5, 1)
+EK_GEMM_S8_DOT(ek_gemm_s8_m6z_dot, ek_gemm_s8_tile_m6z_dot, 6, 1)
+EK_GEMM_S8_DOT(ek_gemm_s8_m7z_dot, ek_gemm_s8_tile_m7z_dot, 7, 1)
+EK_GEMM_S8_DOT(ek_gemm_s8_m8z_dot, ek_gemm_s8_tile_m8z_dot, 8, 1)
 
 #endif
