@@ -55,15 +55,15 @@ typedef struct {
     int slot_bytes, scratch_bytes; /* of a line buffer, slack for a padded run included; of one part */
 } ek_gemm_s8_t;
 
-/* The tile: result of mr windows, `channels` (at most nr) channels.
+/* The tile over a row: results of `windows` (at least mr) windows, `channels` (at most nr) channels.
  *
- * Element k < run of tap t of window r is at taps[t] + at + r * p->step, all of them readable; those behind the real
+ * Element k < run of tap t of window i is at taps[t] + at + i * p->step, all of them readable; those behind the real
  * run are whatever lies there, and their weights are w_zero, so that they add nothing. Padded pixels hold x_zero: the
- * bias of the panel holds -x_zero * sum(w - w_zero), and the sum is over x itself. Channel c of window r goes to
- * y[r * p->y_step + c]; nothing else is written. panel: aligned to 64 bytes: its bias and other tables in 16 * nr bytes,
+ * bias of the panel holds -x_zero * sum(w - w_zero), and the sum is over x itself. Channel c of window i goes to
+ * y[i * p->y_step + c]; nothing else is written. panel: aligned to 64 bytes: its bias and other tables in 16 * nr bytes,
  * then its weights. The tile works out FAST itself, and hands sums with the bias to ek_gemm_s8_finish for the others. */
-typedef void ek_gemm_s8_tile_t(const int8_t *const *taps, ptrdiff_t at, const unsigned char *panel, int8_t *y,
-                               int channels, const ek_gemm_s8_t *p);
+typedef void ek_gemm_s8_row_t(const int8_t *const *taps, ptrdiff_t at, const unsigned char *panel, int8_t *y,
+                              int channels, const ek_gemm_s8_t *p, int windows);
 
 /* n elements of a row as the tile reads them (p->element bytes each); writes no others. */
 typedef void ek_gemm_s8_load_t(void *to, const int8_t *from, ptrdiff_t n);
@@ -141,20 +141,17 @@ EK_KERNEL const int8_t *ek_gemm_s8_line(const int8_t *x, int image, int iy, int 
 
 /* All panels of [panel, past) over a block: rows of windows from `first`, each with its pointers. */
 EK_KERNEL void ek_gemm_s8_block(const int8_t *const *taps, const unsigned char *w, int8_t *y, const ek_gemm_s8_t *p,
-                                ek_gemm_s8_tile_t *tile, int rows, int windows, int panel, int past) {
-    for (int first = 0; first < windows; first += p->cols) {
-        const int end = EK_MIN(windows, first + p->cols);
+                                ek_gemm_s8_row_t *row, int rows, int windows, int panel, int past) {
+    for (int c = 0; c < windows; c += p->cols) {
+        const int n = EK_MAX(EK_MIN(windows - c, p->cols), p->mr), first = EK_MIN(c, windows - n);
         for (int i = panel; i < past; i++) {
             const int group = i / p->group_panels, o = (i - group * p->group_panels) * p->nr;
             const int channels = EK_MIN(p->group_oc - o, p->nr);
             const ptrdiff_t at = (ptrdiff_t)group * p->group_ic * p->element;
             for (int r = 0; r < rows; r++) {
                 int8_t *to = y + (ptrdiff_t)r * p->y_row + group * p->group_oc + o;
-                for (int c = first; c < end; c += p->mr) {
-                    const int from = EK_MIN(c, windows - p->mr); /* the last tile overlaps the one before it */
-                    tile(taps + r * p->taps, at + (ptrdiff_t)from * p->step, w + (ptrdiff_t)i * p->panel_bytes,
-                         to + (ptrdiff_t)from * p->y_step, channels, p);
-                }
+                row(taps + r * p->taps, at + (ptrdiff_t)first * p->step, w + (ptrdiff_t)i * p->panel_bytes,
+                    to + (ptrdiff_t)first * p->y_step, channels, p, n);
             }
         }
     }
@@ -162,7 +159,7 @@ EK_KERNEL void ek_gemm_s8_block(const int8_t *const *taps, const unsigned char *
 
 /* x: image [n,ih,iw,ic]; w: panels; y: as p->y_step, y_row and y_image say. Each row has at least mr windows. */
 EK_SHARED void ek_gemm_s8(const int8_t *x, const unsigned char *w, int8_t *y, const ek_gemm_s8_t *p, void *scratch,
-                          ek_gemm_s8_tile_t *tile, ek_gemm_s8_load_t *load, int part, int parts) {
+                          ek_gemm_s8_row_t *row, ek_gemm_s8_load_t *load, int part, int parts) {
     unsigned char *own = (unsigned char *)scratch + (ptrdiff_t)part * p->scratch_bytes;
     const ek_gemm_s8_buffers_t b = ek_gemm_s8_start(own, p, load);
     const int bands = (p->oh + p->band - 1) / p->band, blocks = p->n * bands, per_row = p->taps / p->kh;
@@ -179,9 +176,24 @@ EK_SHARED void ek_gemm_s8(const int8_t *x, const unsigned char *w, int8_t *y, co
                 for (int kx = 0; kx < per_row; kx++) *tap++ = line + kx * p->tap_bytes;
             }
         int8_t *out = y + (ptrdiff_t)image * p->y_image + (ptrdiff_t)top * p->y_row;
-        ek_gemm_s8_block(b.taps, w, out, p, tile, rows, windows, p->by_panels ? from : 0,
+        ek_gemm_s8_block(b.taps, w, out, p, row, rows, windows, p->by_panels ? from : 0,
                          p->by_panels ? to : p->panels);
     }
 }
+
+/* From a tile (always inline) of mr windows, TILE(taps, at, panel, y, channels, p, ...): ROW, the tile over a row, and
+ * NAME, the whole product. The last tile of a row overlaps the one before it. */
+#define EK_GEMM_S8(NAME, ROW, LOAD, TILE, ...)                                                                        \
+    EK_SHARED void ROW(const int8_t *const *taps, ptrdiff_t at, const unsigned char *panel, int8_t *y, int channels, \
+                       const ek_gemm_s8_t *p, int windows) {                                                         \
+        for (int c = 0; c < windows; c += p->mr) {                                                                   \
+            const ptrdiff_t i = EK_MIN(c, windows - p->mr);                                                          \
+            TILE(taps, at + i * p->step, panel, y + i * p->y_step, channels, p, __VA_ARGS__);                        \
+        }                                                                                                            \
+    }                                                                                                                \
+    EK_KERNEL void NAME(const int8_t *x, const unsigned char *w, int8_t *y, const ek_gemm_s8_t *p, void *scratch,    \
+                        int part, int parts) {                                                                       \
+        ek_gemm_s8(x, w, y, p, scratch, ROW, LOAD, part, parts);                                                     \
+    }
 
 #endif

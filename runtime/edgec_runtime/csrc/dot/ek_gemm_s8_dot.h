@@ -113,31 +113,21 @@ EK_KERNEL void ek_gemm_s8_tile_dot(const int8_t *const *taps, ptrdiff_t at, cons
     }
 }
 
-/* A tile and the whole product by it. */
-#define EK_GEMM_S8_DOT(NAME, TILE, mr, zero)                                                                         \
-    EK_SHARED void TILE(const int8_t *const *taps, ptrdiff_t at, const unsigned char *panel, int8_t *y, int channels, \
-                        const ek_gemm_s8_t *p) {                                                                     \
-        ek_gemm_s8_tile_dot(taps, at, panel, y, channels, p, mr, zero);                                              \
-    }                                                                                                                \
-    EK_KERNEL void NAME(const int8_t *x, const unsigned char *w, int8_t *y, const ek_gemm_s8_t *p, void *scratch,    \
-                        int part, int parts) {                                                                       \
-        ek_gemm_s8(x, w, y, p, scratch, TILE, NULL, part, parts);                                                    \
-    }
-EK_GEMM_S8_DOT(ek_gemm_s8_m1_dot, ek_gemm_s8_tile_m1_dot, 1, 0)
-EK_GEMM_S8_DOT(ek_gemm_s8_m2_dot, ek_gemm_s8_tile_m2_dot, 2, 0)
-EK_GEMM_S8_DOT(ek_gemm_s8_m3_dot, ek_gemm_s8_tile_m3_dot, 3, 0)
-EK_GEMM_S8_DOT(ek_gemm_s8_m4_dot, ek_gemm_s8_tile_m4_dot, 4, 0)
-EK_GEMM_S8_DOT(ek_gemm_s8_m5_dot, ek_gemm_s8_tile_m5_dot, 5, 0)
-EK_GEMM_S8_DOT(ek_gemm_s8_m6_dot, ek_gemm_s8_tile_m6_dot, 6, 0)
-EK_GEMM_S8_DOT(ek_gemm_s8_m7_dot, ek_gemm_s8_tile_m7_dot, 7, 0)
-EK_GEMM_S8_DOT(ek_gemm_s8_m8_dot, ek_gemm_s8_tile_m8_dot, 8, 0)
-EK_GEMM_S8_DOT(ek_gemm_s8_m1z_dot, ek_gemm_s8_tile_m1z_dot, 1, 1)
-EK_GEMM_S8_DOT(ek_gemm_s8_m2z_dot, ek_gemm_s8_tile_m2z_dot, 2, 1)
-EK_GEMM_S8_DOT(ek_gemm_s8_m3z_dot, ek_gemm_s8_tile_m3z_dot, 3, 1)
-EK_GEMM_S8_DOT(ek_gemm_s8_m4z_dot, ek_gemm_s8_tile_m4z_dot, 4, 1)
-EK_GEMM_S8_DOT(ek_gemm_s8_m5z_dot, ek_gemm_s8_tile_m5z_dot, 5, 1)
-EK_GEMM_S8_DOT(ek_gemm_s8_m6z_dot, ek_gemm_s8_tile_m6z_dot, 6, 1)
-EK_GEMM_S8_DOT(ek_gemm_s8_m7z_dot, ek_gemm_s8_tile_m7z_dot, 7, 1)
-EK_GEMM_S8_DOT(ek_gemm_s8_m8z_dot, ek_gemm_s8_tile_m8z_dot, 8, 1)
+EK_GEMM_S8(ek_gemm_s8_m1_dot, ek_gemm_s8_row_m1_dot, NULL, ek_gemm_s8_tile_dot, 1, 0)
+EK_GEMM_S8(ek_gemm_s8_m2_dot, ek_gemm_s8_row_m2_dot, NULL, ek_gemm_s8_tile_dot, 2, 0)
+EK_GEMM_S8(ek_gemm_s8_m3_dot, ek_gemm_s8_row_m3_dot, NULL, ek_gemm_s8_tile_dot, 3, 0)
+EK_GEMM_S8(ek_gemm_s8_m4_dot, ek_gemm_s8_row_m4_dot, NULL, ek_gemm_s8_tile_dot, 4, 0)
+EK_GEMM_S8(ek_gemm_s8_m5_dot, ek_gemm_s8_row_m5_dot, NULL, ek_gemm_s8_tile_dot, 5, 0)
+EK_GEMM_S8(ek_gemm_s8_m6_dot, ek_gemm_s8_row_m6_dot, NULL, ek_gemm_s8_tile_dot, 6, 0)
+EK_GEMM_S8(ek_gemm_s8_m7_dot, ek_gemm_s8_row_m7_dot, NULL, ek_gemm_s8_tile_dot, 7, 0)
+EK_GEMM_S8(ek_gemm_s8_m8_dot, ek_gemm_s8_row_m8_dot, NULL, ek_gemm_s8_tile_dot, 8, 0)
+EK_GEMM_S8(ek_gemm_s8_m1z_dot, ek_gemm_s8_row_m1z_dot, NULL, ek_gemm_s8_tile_dot, 1, 1)
+EK_GEMM_S8(ek_gemm_s8_m2z_dot, ek_gemm_s8_row_m2z_dot, NULL, ek_gemm_s8_tile_dot, 2, 1)
+EK_GEMM_S8(ek_gemm_s8_m3z_dot, ek_gemm_s8_row_m3z_dot, NULL, ek_gemm_s8_tile_dot, 3, 1)
+EK_GEMM_S8(ek_gemm_s8_m4z_dot, ek_gemm_s8_row_m4z_dot, NULL, ek_gemm_s8_tile_dot, 4, 1)
+EK_GEMM_S8(ek_gemm_s8_m5z_dot, ek_gemm_s8_row_m5z_dot, NULL, ek_gemm_s8_tile_dot, 5, 1)
+EK_GEMM_S8(ek_gemm_s8_m6z_dot, ek_gemm_s8_row_m6z_dot, NULL, ek_gemm_s8_tile_dot, 6, 1)
+EK_GEMM_S8(ek_gemm_s8_m7z_dot, ek_gemm_s8_row_m7z_dot, NULL, ek_gemm_s8_tile_dot, 7, 1)
+EK_GEMM_S8(ek_gemm_s8_m8z_dot, ek_gemm_s8_row_m8z_dot, NULL, ek_gemm_s8_tile_dot, 8, 1)
 
 #endif
