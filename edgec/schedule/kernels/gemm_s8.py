@@ -230,7 +230,7 @@ def walks(c: Windows, tile: Tile, l1: int, l2: int) -> Iterator[Walk]:
     window = taps * run * tile.element
     panels = _ceil(c.oc // c.groups, tile.nr) * c.groups
     weights = panels * tile.nr * taps * _ceil(run, tile.unit) * tile.unit
-    room = max(tile.mr, l1 // 2 // max(1, window) // tile.mr * tile.mr)
+    room = max(tile.mr, l1 // 2 // max(1, window + c.oc) // tile.mr * tile.mr)
     if c.flat:
         total = c.n * c.oh * c.ow
         if total < tile.mr:

@@ -60,8 +60,9 @@ typedef struct {
  * Element k < run of tap t of window i is at taps[t] + at + i * p->step, all of them readable; those behind the real
  * run are whatever lies there, and their weights are w_zero, so that they add nothing. Padded pixels hold x_zero: the
  * bias of the panel holds -x_zero * sum(w - w_zero), and the sum is over x itself. Channel c of window i goes to
- * y[i * p->y_step + c]; nothing else is written. panel: aligned to 64 bytes: its bias and other tables in 16 * nr bytes,
- * then its weights. The tile works out FAST itself, and hands sums with the bias to ek_gemm_s8_finish for the others. */
+ * y[i * p->y_step + c]; nothing else is written. panel: aligned to 64 bytes: its bias and other tables in 16 * nr
+ * bytes, then its weights. The tile works out FAST itself, and hands sums with the bias to ek_gemm_s8_finish for the
+ * others. */
 typedef void ek_gemm_s8_row_t(const int8_t *const *taps, ptrdiff_t at, const unsigned char *panel, int8_t *y,
                               int channels, const ek_gemm_s8_t *p, int windows);
 
@@ -183,7 +184,7 @@ EK_SHARED void ek_gemm_s8(const int8_t *x, const unsigned char *w, int8_t *y, co
 
 /* From a tile (always inline) of mr windows, TILE(taps, at, panel, y, channels, p, ...): ROW, the tile over a row, and
  * NAME, the whole product. The last tile of a row overlaps the one before it. */
-#define EK_GEMM_S8(NAME, ROW, LOAD, TILE, ...)                                                                        \
+#define EK_GEMM_S8(NAME, ROW, LOAD, TILE, ...)                                                                       \
     EK_SHARED void ROW(const int8_t *const *taps, ptrdiff_t at, const unsigned char *panel, int8_t *y, int channels, \
                        const ek_gemm_s8_t *p, int windows) {                                                         \
         for (int c = 0; c < windows; c += p->mr) {                                                                   \

@@ -14,29 +14,37 @@
 
 enum { EK_DOT_NR = 8 };
 
-/* Four results, in the top bytes. */
-EK_KERNEL int32x4_t ek_gemm_s8_top_dot(int32x4_t sum, const int32_t *q) {
-    const int32x4_t addend = vsraq_n_s32(vld1q_s32(q + 16), sum, 31);
-    return vqshlq_s32(vqrdmlahq_s32(addend, sum, vld1q_s32(q + 8)), vld1q_s32(q + 24));
-}
+/* Hides where a pointer comes from. Loads through it are loads, where a register of constants would be copied: the load
+ * pipes are idle there, those for vectors are not. Pointers to windows stay in registers, each counting up. */
+#define EK_AGAIN_DOT(pointer) __asm__ volatile("" : "+r"(pointer))
 
-/* Sums to results of mr windows. */
+/* Sums to results of mr windows, two at a time. plain: negative results and the clamp are those of saturation. */
 EK_KERNEL void ek_gemm_s8_store_dot(int32x4_t sum[][2], const int32_t *q, int8_t *y, int channels,
-                                    const ek_gemm_s8_t *p, const int mr) {
-    const int8x8_t low = vdup_n_s8((int8_t)p->low), high = vdup_n_s8((int8_t)p->high);
-    int8x8_t v[8];
+                                    const ek_gemm_s8_t *p, const int mr, const int plain) {
+    const int32x4_t m0 = vld1q_s32(q + 8), m1 = vld1q_s32(q + 12), s0 = vld1q_s32(q + 24), s1 = vld1q_s32(q + 28);
+    const int8x16_t low = vdupq_n_s8((int8_t)p->low), high = vdupq_n_s8((int8_t)p->high);
+    const ptrdiff_t step = p->y_step;
+    int16x8_t half[9];
+    half[mr] = vdupq_n_s16(0);
     EK_UNROLL for (int r = 0; r < mr; r++) {
-        const int16x8_t a = vreinterpretq_s16_s32(ek_gemm_s8_top_dot(sum[r][0], q));
-        const int16x8_t b = vreinterpretq_s16_s32(ek_gemm_s8_top_dot(sum[r][1], q + 4));
-        const int8x16_t half = vreinterpretq_s8_s16(vuzp2q_s16(a, b));
-        v[r] = vmin_s8(vmax_s8(vget_low_s8(vuzp2q_s8(half, half)), low), high);
+        EK_AGAIN_DOT(q);
+        int32x4_t a = vld1q_s32(q + 16), b = vld1q_s32(q + 20);
+        if (!plain) a = vsraq_n_s32(a, sum[r][0], 31), b = vsraq_n_s32(b, sum[r][1], 31);
+        a = vqshlq_s32(vqrdmlahq_s32(a, sum[r][0], m0), s0), b = vqshlq_s32(vqrdmlahq_s32(b, sum[r][1], m1), s1);
+        half[r] = vuzp2q_s16(vreinterpretq_s16_s32(a), vreinterpretq_s16_s32(b));
     }
-    if (channels == EK_DOT_NR) {
-        EK_UNROLL for (int r = 0; r < mr; r++) vst1_s8(y + (ptrdiff_t)r * p->y_step, v[r]);
-    } else {
-        int8_t part[8][8];
-        EK_UNROLL for (int r = 0; r < mr; r++) vst1_s8(part[r], v[r]);
-        for (int r = 0; r < mr; r++) memcpy(y + (ptrdiff_t)r * p->y_step, part[r], (size_t)channels);
+    EK_UNROLL for (int r = 0; r < mr; r += 2) {
+        int8x16_t v = vuzp2q_s8(vreinterpretq_s8_s16(half[r]), vreinterpretq_s8_s16(half[r + 1]));
+        int8_t part[16];
+        if (!plain) v = vminq_s8(vmaxq_s8(v, low), high);
+        if (channels == EK_DOT_NR) {
+            vst1_s8(y, vget_low_s8(v)), y += step;
+            if (r + 1 < mr) vst1_s8(y, vget_high_s8(v)), y += step;
+        } else {
+            vst1q_s8(part, v);
+            memcpy(y, part, (size_t)channels), y += step;
+            if (r + 1 < mr) memcpy(y, part + 8, (size_t)channels), y += step;
+        }
     }
 }
 
@@ -56,15 +64,21 @@ EK_KERNEL void ek_gemm_s8_tile_dot(const int8_t *const *taps, ptrdiff_t at, cons
     const int32_t *q = (const void *)panel;
     const int8_t *w = (const int8_t *)panel + 16 * EK_DOT_NR;
     const int8x16_t ones = vdupq_n_s8(1), ones4 = vreinterpretq_s8_s32(vsetq_lane_s32(0x01010101, vdupq_n_s32(0), 0));
+    const ptrdiff_t step = p->step;
     int32x4_t sum[8][2], all[8];
     EK_UNROLL for (int r = 0; r < mr; r++) {
+        EK_AGAIN_DOT(q);
         sum[r][0] = vld1q_s32(q), sum[r][1] = vld1q_s32(q + 4);
         all[r] = vdupq_n_s32(0);
     }
     for (int t = 0; t < p->taps; t++) {
         const int8_t *x[8];
         int k = p->run;
-        EK_UNROLL for (int r = 0; r < mr; r++) x[r] = taps[t] + at + (ptrdiff_t)r * p->step;
+        x[0] = taps[t] + at;
+        EK_UNROLL for (int r = 1; r < mr; r++) {
+            x[r] = x[r - 1] + step;
+            EK_AGAIN_DOT(x[r]);
+        }
         for (; k >= 16; k -= 16, w += 128) {
             int8x16_t v[8];
             EK_UNROLL for (int r = 0; r < mr; r++) {
@@ -105,7 +119,8 @@ EK_KERNEL void ek_gemm_s8_tile_dot(const int8_t *const *taps, ptrdiff_t at, cons
         }
     }
     if (p->finish == EK_GEMM_FAST) {
-        ek_gemm_s8_store_dot(sum, q, y, channels, p, mr);
+        if (p->low != -128 || p->high != 127 || p->y_zero != -128) ek_gemm_s8_store_dot(sum, q, y, channels, p, mr, 0);
+        else ek_gemm_s8_store_dot(sum, q, y, channels, p, mr, 1);
     } else {
         int32_t sums[8][8];
         EK_UNROLL for (int r = 0; r < mr; r++) vst1q_s32(sums[r], sum[r][0]), vst1q_s32(sums[r] + 4, sum[r][1]);
