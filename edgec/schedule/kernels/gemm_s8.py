@@ -1,260 +1,94 @@
-"""What csrc/ek_gemm_s8.h is given: geometry, panels of packed weights and tables, and how to walk them. Pure numpy."""
+"""Dense int8 convolutions, transposed ones and fully connected layers by csrc/ek_gemm_s8.h, for each ISA with tiles."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
 
 import numpy as np
 
-from edgec.ir import Array
+from edgec.ir import Array, KernelCall, Pointer, Scratch, Struct, Table
+from edgec.schedule.cores import Core
+from edgec.schedule.gemm_s8.dot import DOT
+from edgec.schedule.gemm_s8.panels import Requant, Tiles, pack
+from edgec.schedule.gemm_s8.walk import Walk, fields, walks
+from edgec.schedule.gemm_s8.windows import Windows
+from edgec.schedule.variant import Schedule, Variant
 
-FAST, LAW, SCALE = range(3)
-"""EK_GEMM_* of ek_gemm_s8.h."""
-
-LINE = 64
-"""Alignment of panels and buffers, bytes: a cache line."""
-
-
-@dataclass(frozen=True)
-class Windows:
-    """The geometry of a convolution, as ek_conv2d_t has it; `ow` windows in a row of the result.
-
-    flat: all windows are one row of pixels, cut into rows of `ow`; the last may be shorter.
-    """
-
-    n: int
-    ih: int
-    iw: int
-    ic: int
-    oh: int
-    ow: int
-    oc: int
-    kh: int = 1
-    kw: int = 1
-    sh: int = 1
-    sw: int = 1
-    dh: int = 1
-    dw: int = 1
-    pt: int = 0
-    pl: int = 0
-    group_ic: int = 0
-    y_step: int = 0
-    y_row: int = 0
-    y_image: int = 0
-
-    @property
-    def groups(self) -> int:
-        """Groups of channels."""
-        return self.ic // self.depth
-
-    @property
-    def depth(self) -> int:
-        """Input channels of one window."""
-        return self.group_ic or self.ic
-
-    @property
-    def flat(self) -> bool:
-        """Whether windows are pixels and all rows one."""
-        return (
-            (self.kh, self.kw, self.sh, self.sw, self.pt, self.pl) == (1, 1, 1, 1, 0, 0)
-            and (self.oh, self.ow) == (self.ih, self.iw)
-            and self.y_step in (0, self.oc)
-            and self.y_row in (0, self.ow * self.oc)
-        )
-
-    @property
-    def contiguous(self) -> bool:
-        """Whether the taps of a row of the kernel lie side by side."""
-        return self.groups == 1 and (self.dw == 1 or self.kw == 1)
-
-    @property
-    def right(self) -> int:
-        """Columns that windows reach behind the image."""
-        return (self.ow - 1) * self.sw + (self.kw - 1) * self.dw + 1 - self.pl - self.iw
+ISAS = (DOT,)
+"""Tiles, the preferred first."""
 
 
-@dataclass(frozen=True)
-class Requant:
-    """How sums become int8: zero points, clamp, and a multiplier and shift (or a float64 scale) for each channel."""
-
-    x_zero: int
-    w_zero: int
-    y_zero: int
-    low: int
-    high: int
-    multiplier: Array | None = None
-    shift: Array | None = None
-    scale: Array | None = None
+def geometry(call: KernelCall) -> Windows:
+    """What a call of ek_conv2d_s8, ek_transpose_conv2d_s8 or ek_fully_connected_s8 goes through."""
+    if call.kernel == "ek_fully_connected_s8":
+        rows, k, o = (x for x in call.operands if isinstance(x, int))
+        return Windows(n=1, ih=1, iw=rows, ic=k, oh=1, ow=rows, oc=o)
+    if call.kernel == "ek_conv2d_s8":
+        return Windows(**_numbers(call.struct("ek_conv2d_t")))
+    f = _numbers(call.struct("ek_transpose_conv2d_t"))
+    return Windows(phases=(f.pop("sh"), f.pop("sw")), **f)
 
 
-Tables = Callable[[Array, Requant, Array], "list[Array] | None"]
-"""Bias [o], how sums become int8, the largest |sum| of each channel [o] -> int32 tables [o] of EK_GEMM_FAST (the bias
-first), None where the tile cannot take them."""
+def _numbers(struct: Struct) -> dict[str, int]:
+    return {name: struct.number(name) for name in struct.fields}
 
 
-@dataclass(frozen=True)
-class Tile:
-    """One tile of an ISA: `mr` windows times `nr` channels; runs are padded to `unit` elements of `element` bytes."""
-
-    mr: int
-    nr: int
-    unit: int
-    tables: Tables
-    weights: Callable[[Array], Array]
-    """[panels, nr, taps, run] int8 -> [panels, ...] of any type, as the tile reads them."""
-    element: int = 1
-    converts: bool = False
-    """Whether rows pass through ek_gemm_s8_load_t."""
+def _weights(call: KernelCall, c: Windows) -> Array | None:
+    """[o, kh, kw, depth]; None when they are computed."""
+    array = _constant(call.operands[1])
+    if array is None or call.kernel == "ek_fully_connected_s8":
+        return None if array is None else array.reshape(c.oc, 1, 1, c.ic)
+    return array.reshape(c.kh, c.kw, c.depth, c.oc).transpose(3, 0, 1, 2)
 
 
-def sums_bound(w: Array, bias: Array, q: Requant) -> Array:
-    """The largest magnitude that the sum of each channel can have: int64 [o], for weights [o, ...]."""
-    weights = w.reshape(w.shape[0], -1).astype(np.int64) - q.w_zero
-    widest = max(127 - q.x_zero, q.x_zero + 128)
-    bound: Array = np.abs(weights).sum(1) * widest + np.abs(bias.astype(np.int64))
-    return bound
+def _constant(x: object) -> Array | None:
+    if isinstance(x, Pointer):
+        return x.value.const
+    return x.array if isinstance(x, Table) else None
 
 
-def right_shifts(q: Requant, bound: Array) -> tuple[Array, Array] | None:
-    """Multipliers and right shifts, all from 1 to 23, that give what q gives for sums up to `bound` [o]; None if there
-    are none. Channels that always give y_zero get multiplier 0 and shift 1."""
-    assert q.multiplier is not None and q.shift is not None
-    multiplier, right = q.multiplier.astype(np.int64), -q.shift.astype(np.int64)
-    high = (np.minimum(bound, 1 << 31) * multiplier >> 31) + 1
-    dead = (multiplier == 0) | ((right > 0) & (high < np.int64(1) << np.clip(right - 1, 0, 62)))
-    multiplier, right = np.where(dead, 0, multiplier), np.where(dead, 1, right)
-    if ((right < 1) | (right > 23)).any():
-        return None
-    return multiplier.astype(np.int32), right.astype(np.int32)
+def requant(call: KernelCall) -> Requant:
+    """The last operand."""
+    last = call.operands[-1]
+    assert isinstance(last, Struct)
+    names = ("x_zero", "w_zero", "y_zero", "low", "high")
+    tables = [n for n in ("multiplier", "shift", "scale") if n in last.fields]
+    return Requant(*(last.number(n) for n in names), **{n: last.table(n) for n in tables})
 
 
-def pack(c: Windows, w: Array, bias: Array, q: Requant, tile: Tile) -> tuple[Array, int, int]:
-    """Panels [panels, bytes] of weights [o, kh, kw, depth] with their tables, the bytes of one, and EK_GEMM_*."""
-    taps, run = taps_of(c)
-    padded = -(-run // tile.unit) * tile.unit
-    per = c.oc // c.groups
-    panels = -(-per // tile.nr)
-    rows = w.reshape(c.groups, per, taps, run)
-    full = np.full((c.groups, panels * tile.nr, taps, padded), q.w_zero, np.int8)
-    full[:, :per, :, :run] = rows
-    packed = tile.weights(full.reshape(c.groups * panels, tile.nr, taps, padded))
-    packed = np.ascontiguousarray(packed).reshape(c.groups * panels, -1).view(np.int8)
-    weights_sum = (w.reshape(c.oc, -1).astype(np.int64) - q.w_zero).sum(1)
-    folded = wrap(bias.astype(np.int64) - q.x_zero * weights_sum)
-    finish, tables = _tables(folded, q, sums_bound(w, bias, q), tile)
-    head = np.zeros((c.groups * panels, 16 * tile.nr), np.int8)
-    at = 0
-    for table in tables:
-        wide = np.zeros((c.groups, panels * tile.nr), table.dtype)
-        wide[:, :per] = table.reshape(c.groups, per)
-        part = wide.reshape(c.groups * panels, tile.nr).view(np.int8)
-        head[:, at : at + part.shape[1]] = part
-        at += part.shape[1]
-    size = -(-(head.shape[1] + packed.shape[1]) // LINE) * LINE
-    blob = np.zeros((c.groups * panels, size), np.int8)
-    blob[:, : head.shape[1]] = head
-    blob[:, head.shape[1] : head.shape[1] + packed.shape[1]] = packed
-    return blob, size, finish
+def _schedules(tiles: Tiles, call: KernelCall, core: Core) -> Sequence[Schedule]:
+    if _constant(call.operands[1]) is None or _constant(call.operands[2]) is None:
+        return []
+    return [w.parameters for w in walks(geometry(call), tiles, core)]
 
 
-def wrap(sums: Array) -> Array:
-    """int64 to int32 modulo 2^32, as C adds them."""
-    return sums.astype(np.uint64).astype(np.uint32).view(np.int32)
+def _apply(tiles: Tiles, call: KernelCall, schedule: Schedule) -> KernelCall:
+    c, q, walk = geometry(call), requant(call), Walk(**schedule)
+    weights, bias = _weights(call, c), _constant(call.operands[2])
+    assert weights is not None and bias is not None
+    tile = next(t for t in tiles.tiles if t.mr == walk.mr)
+    panels = pack(c, weights, bias.astype(np.int32), q, tiles, tile)
+    params = fields(c, q, tile, walk, panels)
+    scratch = params["scratch_bytes"]
+    assert isinstance(scratch, int)
+    x, y, name = call.operands[0], call.operands[3], tiles.function(tile, q.w_zero)
+    return KernelCall(
+        name, (x, Table(panels.array, "w"), y, Struct("ek_gemm_s8_t", **params), Scratch(scratch), 0, 1)
+    )
 
 
-def _tables(bias: Array, q: Requant, bound: Array, tile: Tile) -> tuple[int, list[Array]]:
-    if q.scale is not None:
-        return SCALE, [bias, q.scale.astype(np.float64)]
-    fast = tile.tables(bias, q, bound)
-    if fast is not None:
-        return FAST, fast
-    assert q.multiplier is not None and q.shift is not None
-    return LAW, [bias, q.multiplier.astype(np.int32), q.shift.astype(np.int32)]
+def _variant(of: str, tiles: Tiles) -> Variant:
+    return Variant(
+        of,
+        f"ek_gemm_s8_{tiles.suffix}",
+        tiles.isa,
+        lambda call, core: _schedules(tiles, call, core),
+        lambda call, core, schedule: _apply(tiles, call, schedule),
+    )
 
 
-def taps_of(c: Windows) -> tuple[int, int]:
-    """Pointers of a window and elements behind each."""
-    return (c.kh, c.kw * c.depth) if c.contiguous else (c.kh * c.kw, c.depth)
-
-
-@dataclass(frozen=True)
-class Walk:
-    """A schedule: windows in a row (of flat ones), rows of a band, windows of a block, whether threads share panels."""
-
-    row: int
-    band: int
-    cols: int
-    by_panels: int
-
-
-def fields(c: Windows, q: Requant, tile: Tile, walk: Walk, panel_bytes: int, finish: int) -> dict[str, int]:
-    """The fields of ek_gemm_s8_t."""
-    taps, run = taps_of(c)
-    padded, e = -(-run // tile.unit) * tile.unit, tile.element
-    windows = c.n * c.oh * c.ow if c.flat else c.oh * c.ow
-    size = c.n * c.ih * c.iw * c.ic
-    if c.flat:
-        c = replace(c, n=1, ih=-(-windows // walk.row), iw=walk.row, oh=-(-windows // walk.row), ow=walk.row, dh=1, dw=1)
-    y_step = c.y_step or c.oc
-    y_row = c.y_row or c.ow * y_step
-    buffered = tile.converts or c.pl > 0 or c.right > 0
-    bottom = (c.oh - 1) * c.sh + (c.kh - 1) * c.dh + 1 - c.pt - c.ih
-    slots, slot_rows = (c.kh, c.dh) if walk.band == 1 else ((walk.band - 1) * c.sh + (c.kh - 1) * c.dh + 1, 1)
-    if not (buffered or padded > run or c.pt > 0 or bottom > 0):
-        slots = 0
-    reach = (c.ow - 1) * c.sw * c.ic + (taps // c.kh - 1) * c.dw * c.ic + (c.groups - 1) * c.depth + padded
-    slot_bytes = _ceil(reach * e, LINE) * LINE
-    scratch = _ceil(walk.band * taps, 8) * 64 + _ceil(slots, 16) * 64 + (slots + 1 if slots else 0) * slot_bytes
-    per = c.oc // c.groups
-    panels = _ceil(per, tile.nr)
-    return dict(
-        taps=taps, run=padded, step=c.sw * c.ic * e, y_step=y_step, finish=finish, w_zero=q.w_zero, x_zero=q.x_zero,
-        y_zero=q.y_zero, low=q.low, high=q.high, n=c.n, ih=c.ih, iw=c.iw, ic=c.ic, size=size, oh=c.oh, ow=c.ow,
-        windows=windows, sh=c.sh, dh=c.dh, pt=c.pt, pl=c.pl, kh=c.kh, tap_bytes=c.dw * c.ic * e,
-        y_row=y_row, y_image=c.y_image or c.oh * y_row, group_ic=c.depth, group_oc=per, mr=tile.mr, nr=tile.nr,
-        panel_bytes=panel_bytes, panels=panels * c.groups, group_panels=panels, band=walk.band, cols=walk.cols,
-        by_panels=walk.by_panels, element=e, buffered=int(buffered), slots=slots, slot_rows=slot_rows,
-        slot_bytes=slot_bytes, scratch_bytes=scratch,
-    )  # fmt: skip
-
-
-def _ceil(a: int, b: int) -> int:
-    return -(-a // b)
-
-
-def walks(c: Windows, tile: Tile, l1: int, l2: int) -> Iterator[Walk]:
-    """Legal ways through a convolution for caches of l1 and l2 bytes, the analytic default first; none where a row has
-    fewer windows than the tile."""
-    taps, run = taps_of(c)
-    window = taps * run * tile.element
-    panels = _ceil(c.oc // c.groups, tile.nr) * c.groups
-    weights = panels * tile.nr * taps * _ceil(run, tile.unit) * tile.unit
-    room = max(tile.mr, l1 // 2 // max(1, window + c.oc) // tile.mr * tile.mr)
-    if c.flat:
-        total = c.n * c.oh * c.ow
-        if total < tile.mr:
-            return
-        default = room if weights > l1 // 2 or tile.converts else max(room, tile.mr)
-        for wanted in (default, 2 * default, 4 * default, total):
-            row = _even(total, min(wanted, total), tile.mr)
-            yield Walk(row, 1, _ceil(row, tile.mr) * tile.mr, int(row >= total))
-        return
-    if c.ow < tile.mr:
-        return
-    line = c.iw * c.ic * tile.element
-    band = 1
-    if weights > l1 // 2:
-        band = max(1, min(c.oh, (l1 // 2 // line - (c.kh - 1) * c.dh - 1) // c.sh + 1))
-    cols = _ceil(c.ow, tile.mr) * tile.mr
-    for b in dict.fromkeys((band, 1, min(2, c.oh), min(4, c.oh), c.oh)):
-        yield Walk(c.ow, b, cols, int(b >= c.oh and c.n == 1))
-
-
-def _even(total: int, wanted: int, mr: int) -> int:
-    """Windows in a row, near `wanted`, such that the last row has mr at least."""
-    rows = _ceil(total, wanted)
-    row = min(total, _ceil(_ceil(total, rows), mr) * mr)
-    while total % row and total % row < mr:
-        row += mr
-    return min(row, total)
+VARIANTS = [
+    _variant(of, tiles)
+    for tiles in ISAS
+    for of in ("ek_conv2d_s8", "ek_transpose_conv2d_s8", "ek_fully_connected_s8")
+]

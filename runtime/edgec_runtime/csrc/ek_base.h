@@ -10,6 +10,12 @@
 #include <string.h>
 
 #define EK_KERNEL static inline __attribute__((always_inline, unused))
+/* A function that all ops of a segment share, however they call it. */
+#if defined(__clang__)
+#define EK_SHARED static __attribute__((noinline, unused))
+#else
+#define EK_SHARED static __attribute__((noinline, noclone, unused))
+#endif
 /* One op of a segment: a name in a profile. noipa: gcc 12 at -O1 deduces of some gathers that they write nothing
  * (after its ivopts has rewritten their addresses), and drops the calls. */
 #if defined(__clang__)

@@ -7,24 +7,15 @@
  * 1x1 kernels of stride 1 see their pixels as an image of rows as long as the schedule likes.
  *
  * A tile computes mr windows times nr channels; each core has its own (csrc/dot, csrc/neon, csrc/avx2, csrc/vnni).
- * Channels come in panels of nr: the tables of a panel and its weights, packed by edgec/schedule/kernels/gemm_s8.py in
- * the order in which the tile reads them. */
+ * Channels come in panels of nr: the tables of a panel and its weights, packed by edgec/schedule/gemm_s8 in the order in
+ * which the tile reads them. */
 #ifndef EK_GEMM_S8_H
 #define EK_GEMM_S8_H
 #include "ek_fixed_point.h"
 
-#ifndef EK_SHARED
-/* A function that all ops of a segment share. */
-#if defined(__clang__)
-#define EK_SHARED static __attribute__((noinline, unused))
-#else
-#define EK_SHARED static __attribute__((noinline, noclone, unused))
-#endif
-#endif
-
 /* How sums become int8: what the tables of a panel are, each nr long, one behind the other. */
 enum {
-    EK_GEMM_FAST,  /* as the tile has it; it may count on what edgec/schedule/kernels/gemm_s8.py proves of the tables */
+    EK_GEMM_FAST,  /* as the tile has it; it may count on what edgec/schedule/gemm_s8 proves of the tables */
     EK_GEMM_LAW,   /* int32 bias, multiplier, shift: any shift, ek_multiply itself */
     EK_GEMM_SCALE, /* int32 bias, double scale: one rounding, ties away from zero */
 };
@@ -44,6 +35,7 @@ typedef struct {
     int kh, tap_bytes;        /* rows of taps; bytes from tap to tap in a row */
     int y_row, y_image;       /* bytes from row to row of the result and from image to image */
     int group_ic, group_oc;   /* input elements from group to group, output channels of a group */
+    int phase_h, phase_w, kw; /* of a transposed convolution: its stride; columns of taps of a phase. Else 1, 1 */
     /* of the schedule */
     int mr, nr, panel_bytes;
     int panels, group_panels; /* of all groups, of one */
@@ -60,7 +52,7 @@ typedef struct {
  * Element k < run of tap t of window i is at taps[t] + at + i * p->step, all of them readable; those behind the real
  * run are whatever lies there, and their weights are w_zero, so that they add nothing. Padded pixels hold x_zero: the
  * bias of the panel holds -x_zero * sum(w - w_zero), and the sum is over x itself. Channel c of window i goes to
- * y[i * p->y_step + c]; nothing else is written. panel: aligned to 64 bytes: its bias and other tables in 16 * nr
+ * y[i * p->y_step + c]; nothing else is written. panel: aligned to 8 bytes: its bias and other tables in 16 * nr
  * bytes, then its weights. The tile works out FAST itself, and hands sums with the bias to ek_gemm_s8_finish for the
  * others. */
 typedef void ek_gemm_s8_row_t(const int8_t *const *taps, ptrdiff_t at, const unsigned char *panel, int8_t *y,
@@ -158,11 +150,11 @@ EK_KERNEL void ek_gemm_s8_block(const int8_t *const *taps, const unsigned char *
     }
 }
 
-/* x: image [n,ih,iw,ic]; w: panels; y: as p->y_step, y_row and y_image say. Each row has at least mr windows. */
-EK_SHARED void ek_gemm_s8(const int8_t *x, const unsigned char *w, int8_t *y, const ek_gemm_s8_t *p, void *scratch,
-                          ek_gemm_s8_row_t *row, ek_gemm_s8_load_t *load, int part, int parts) {
-    unsigned char *own = (unsigned char *)scratch + (ptrdiff_t)part * p->scratch_bytes;
-    const ek_gemm_s8_buffers_t b = ek_gemm_s8_start(own, p, load);
+/* One convolution: part `part` of it. */
+EK_KERNEL void ek_gemm_s8_phase(const int8_t *x, const unsigned char *w, int8_t *y, const ek_gemm_s8_t *p,
+                                unsigned char *scratch, ek_gemm_s8_row_t *row, ek_gemm_s8_load_t *load, int part,
+                                int parts) {
+    const ek_gemm_s8_buffers_t b = ek_gemm_s8_start(scratch, p, load);
     const int bands = (p->oh + p->band - 1) / p->band, blocks = p->n * bands, per_row = p->taps / p->kh;
     const int share = p->by_panels ? p->panels : blocks;
     const int from = (int)((int64_t)share * part / parts), to = (int)((int64_t)share * (part + 1) / parts);
@@ -182,6 +174,28 @@ EK_SHARED void ek_gemm_s8(const int8_t *x, const unsigned char *w, int8_t *y, co
     }
 }
 
+/* x: image [n,ih,iw,ic]; panels: of each phase; y: as p->y_step, y_row and y_image say. Each row has at least mr
+ * windows. Rows and columns of the result of a transposed convolution that are phase_h and phase_w apart are a
+ * convolution of stride 1 by some of the taps. */
+EK_SHARED void ek_gemm_s8(const int8_t *x, const void *panels, int8_t *y, const ek_gemm_s8_t *p, void *scratch,
+                          ek_gemm_s8_row_t *row, ek_gemm_s8_load_t *load, int part, int parts) {
+    unsigned char *own = (unsigned char *)scratch + (ptrdiff_t)part * p->scratch_bytes;
+    const unsigned char *w = panels;
+    if (p->phase_h * p->phase_w == 1) {
+        ek_gemm_s8_phase(x, w, y, p, own, row, load, part, parts);
+        return;
+    }
+    for (int a = 0; a < p->phase_h; a++)
+        for (int b = 0; b < p->phase_w; b++, w += (ptrdiff_t)p->panels * p->panel_bytes) {
+            ek_gemm_s8_t q = *p;
+            q.oh = (p->oh - a + p->phase_h - 1) / p->phase_h, q.ow = (p->ow - b + p->phase_w - 1) / p->phase_w;
+            q.pt = p->kh - 1 - (a + p->pt) / p->phase_h, q.pl = p->kw - 1 - (b + p->pl) / p->phase_w;
+            q.windows = q.oh * q.ow;
+            int8_t *to = y + (ptrdiff_t)a * (p->y_row / p->phase_h) + (ptrdiff_t)b * (p->y_step / p->phase_w);
+            ek_gemm_s8_phase(x, w, to, &q, own, row, load, part, parts);
+        }
+}
+
 /* From a tile (always inline) of mr windows, TILE(taps, at, panel, y, channels, p, ...): ROW, the tile over a row, and
  * NAME, the whole product. The last tile of a row overlaps the one before it. */
 #define EK_GEMM_S8(NAME, ROW, LOAD, TILE, ...)                                                                       \
@@ -192,9 +206,9 @@ EK_SHARED void ek_gemm_s8(const int8_t *x, const unsigned char *w, int8_t *y, co
             TILE(taps, at + i * p->step, panel, y + i * p->y_step, channels, p, __VA_ARGS__);                        \
         }                                                                                                            \
     }                                                                                                                \
-    EK_KERNEL void NAME(const int8_t *x, const unsigned char *w, int8_t *y, const ek_gemm_s8_t *p, void *scratch,    \
+    EK_KERNEL void NAME(const int8_t *x, const void *panels, int8_t *y, const ek_gemm_s8_t *p, void *scratch,        \
                         int part, int parts) {                                                                       \
-        ek_gemm_s8(x, w, y, p, scratch, ROW, LOAD, part, parts);                                                     \
+        ek_gemm_s8(x, panels, y, p, scratch, ROW, LOAD, part, parts);                                                \
     }
 
 #endif

@@ -5,9 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from edgec.ir import Array
-from edgec.schedule.kernels.gemm_s8 import Requant, Tile, right_shifts
-
-NR = 8
+from edgec.schedule.gemm_s8.panels import Requant, Tile, Tiles, right_shifts
 
 
 def tables(bias: Array, q: Requant, bound: Array) -> list[Array] | None:
@@ -26,4 +24,10 @@ def weights(w: Array) -> Array:
     return w.reshape(panels, nr, taps, run // 4, 4).transpose(0, 2, 3, 1, 4)
 
 
-TILES = tuple(Tile(mr, NR, 4, tables, weights) for mr in (8, 7, 6, 5, 4, 3, 2, 1))
+DOT = Tiles(
+    "dot",
+    frozenset({"neon", "dotprod"}),
+    tuple(Tile(mr, 8, 4, fixed=25, window=4.6) for mr in (8, 7, 6, 5, 4, 3, 2, 1)),
+    weights,
+    tables,
+)
