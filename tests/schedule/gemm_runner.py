@@ -12,6 +12,7 @@ import numpy as np
 
 from edgec.emit.c import CSRC
 from edgec.ir import Array
+from edgec.schedule.gemm_s8.panels import FAST, LAW, SCALE
 
 MAIN = r"""
 #include <stdio.h>
@@ -19,7 +20,7 @@ MAIN = r"""
 #include <sys/mman.h>
 #include <unistd.h>
 
-typedef void entry_t(const int8_t *, const unsigned char *, int8_t *, const ek_gemm_s8_t *, void *, int, int);
+typedef void entry_t(const int8_t *, const void *, int8_t *, const ek_gemm_s8_t *, void *, int, int);
 static entry_t *const entries[] = {ENTRIES};
 
 static int next(void) {
@@ -60,12 +61,15 @@ int main(void) {
 """
 
 
+FINISH = (FAST, LAW, SCALE)
+
+
 @dataclass(frozen=True)
 class Case:
     """One call: entry (its name), fields of ek_gemm_s8_t in order, image, panels; the result's shape; threads."""
 
     entry: str
-    fields: dict[str, int]
+    fields: dict[str, int | str]
     x: Array
     w: Array
     shape: tuple[int, ...]
@@ -78,7 +82,7 @@ def program(header: str, entries: Sequence[str], folder: Path, command: Sequence
     source.write_text(f'#define _GNU_SOURCE\n#include "{header}"\n{MAIN.replace("ENTRIES", ", ".join(entries))}')
     flags = ["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", f"-I{CSRC}", str(source), "-lm"]
     done = subprocess.run([*command, *flags, "-o", str(out)], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.stderr[:2000]
     return out
 
 
@@ -88,7 +92,8 @@ def run(command: Sequence[str], entries: Sequence[str], cases: Sequence[Case]) -
     for c in cases:
         size = int(np.prod(c.shape))
         data += struct.pack("<5i", entries.index(c.entry), c.parts, c.x.nbytes, c.w.nbytes, size)
-        data += struct.pack(f"<{len(c.fields)}i", *c.fields.values()) + c.x.tobytes() + c.w.tobytes()
+        values = [FINISH.index(v) if isinstance(v, str) else v for v in c.fields.values()]
+        data += struct.pack(f"<{len(values)}i", *values) + c.x.tobytes() + c.w.tobytes()
     done = subprocess.run(command, input=bytes(data), capture_output=True, timeout=600)
     assert done.returncode == 0, f"exit status {done.returncode}: {done.stderr.decode()}"
     out, at = [], 0

@@ -87,26 +87,31 @@ class Panels:
 
 def pack(c: Windows, w: Array, bias: Array, q: Requant, tiles: Tiles, tile: Tile) -> Panels:
     """Panels of weights [o, kh, kw, depth] and a bias [o]."""
-    full = _wrap(bias.astype(np.int64) - q.x_zero * (w.reshape(c.oc, -1).astype(np.int64) - q.w_zero).sum(1))
-    finish, tables = _tables(full, q, sums_bound(w, bias, q), tiles)
-    per = c.oc // c.groups
-    count = c.groups * -(-per // tile.nr)
-    head = np.zeros((count, 16 * tile.nr), np.int8)
-    at = 0
-    for table in tables:
-        part = _by_panel(table.reshape(c.groups, per), tile.nr, 0).reshape(count, -1).view(np.int8)
-        head[:, at : at + part.shape[1]] = part
-        at += part.shape[1]
-    blocks = []
+    bound, blocks, finish = sums_bound(w, bias, q), [], FAST
     for part, phase in zip(c.parts(), _phases(c, w, q.w_zero), strict=True):
-        taps, run = part.taps
-        rows = np.full((c.groups, per, taps, tile.padded(run)), q.w_zero, np.int8)
-        rows[..., :run] = phase.reshape(c.groups, per, taps, run)
-        panels = _by_panel(rows, tile.nr, q.w_zero).reshape(count, tile.nr, taps, -1)
-        packed = np.ascontiguousarray(tiles.weights(panels)).reshape(count, -1).view(np.int8)
-        block = np.concatenate([head, packed], 1)
+        packed = _weights(part, phase, q, tiles, tile)
+        taken = (phase.reshape(c.oc, -1).astype(np.int64) - q.w_zero).sum(1)
+        finish, tables = _tables(_wrap(bias.astype(np.int64) - q.x_zero * taken), q, bound, tiles)
+        block = np.concatenate([_head(c, tables, tile), packed], 1)
         blocks.append(np.pad(block, ((0, 0), (0, -block.shape[1] % LINE))))
     return Panels(np.concatenate(blocks).view(np.int64), finish)
+
+
+def _head(c: Windows, tables: list[Array], tile: Tile) -> Array:
+    """Tables [o] as the bytes before the weights of each panel: [panels, 16 * nr]."""
+    parts = [_by_panel(t.reshape(c.groups, -1), tile.nr, 0).reshape(-1, tile.nr).view(np.int8) for t in tables]
+    head = np.concatenate(parts, 1)
+    return np.pad(head, ((0, 0), (0, 16 * tile.nr - head.shape[1])))
+
+
+def _weights(part: Windows, w: Array, q: Requant, tiles: Tiles, tile: Tile) -> Array:
+    """Bytes [panels, ...] of the weights of one part."""
+    taps, run = part.taps
+    rows = np.full((part.groups, part.oc // part.groups, taps, tile.padded(run)), q.w_zero, np.int8)
+    rows[..., :run] = w.reshape(*rows.shape[:3], run)
+    panels = _by_panel(rows, tile.nr, q.w_zero).reshape(-1, tile.nr, *rows.shape[2:])
+    packed = np.ascontiguousarray(tiles.weights(panels))
+    return packed.reshape(len(packed), -1).view(np.int8)
 
 
 def _phases(c: Windows, w: Array, w_zero: int) -> list[Array]:

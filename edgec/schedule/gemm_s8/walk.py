@@ -87,7 +87,9 @@ def _even(total: int, wanted: int, mr: int) -> int:
 
 def fields(c: Windows, q: Requant, t: Tile, walk: Walk, panels: Panels) -> dict[str, int | str]:
     """The fields of ek_gemm_s8_t, in its order."""
-    part, (sh, sw), e = c.parts()[0], c.phases or (1, 1), t.element
+    (sh, sw), e = c.phases or (1, 1), t.element
+    c = c.parts()[0] if (sh, sw) == (1, 1) else c
+    part = c.parts()[0]
     taps, run = part.taps
     windows, count = (c.n if c.flat else 1) * c.oh * c.ow, _panels(c, t)
     y_row, y_image = c.ow * c.oc, c.oh * c.ow * c.oc

@@ -7,8 +7,8 @@
  * 1x1 kernels of stride 1 see their pixels as an image of rows as long as the schedule likes.
  *
  * A tile computes mr windows times nr channels; each core has its own (csrc/dot, csrc/neon, csrc/avx2, csrc/vnni).
- * Channels come in panels of nr: the tables of a panel and its weights, packed by edgec/schedule/gemm_s8 in the order in
- * which the tile reads them. */
+ * Channels come in panels of nr: the tables of a panel and its weights, packed by edgec/schedule/gemm_s8 in the order
+ * in which the tile reads them. */
 #ifndef EK_GEMM_S8_H
 #define EK_GEMM_S8_H
 #include "ek_fixed_point.h"
