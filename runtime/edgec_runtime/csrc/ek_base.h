@@ -10,12 +10,24 @@
 #include <string.h>
 
 #define EK_KERNEL static inline __attribute__((always_inline, unused))
+/* A function that all ops of a segment share, however they call it. */
+#if defined(__clang__)
+#define EK_SHARED static __attribute__((noinline, unused))
+#else
+#define EK_SHARED static __attribute__((noinline, noclone, unused))
+#endif
 /* One op of a segment: a name in a profile. noipa: gcc 12 at -O1 deduces of some gathers that they write nothing
  * (after its ivopts has rewritten their addresses), and drops the calls. */
 #if defined(__clang__)
 #define EK_OP static __attribute__((noinline))
 #else
 #define EK_OP static __attribute__((noipa))
+#endif
+/* Before a loop of few steps, all of them known: written out. */
+#if defined(__clang__)
+#define EK_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define EK_UNROLL _Pragma("GCC unroll 16")
 #endif
 #define EK_ARENA static __attribute__((aligned(64))) unsigned char
 #define EK_API __attribute__((visibility("default")))

@@ -1,0 +1,171 @@
+"""Panels: the weights and tables of nr channels, packed in the order in which a tile reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from edgec.ir import Array
+from edgec.schedule.gemm_s8.windows import Windows
+
+FAST, LAW, SCALE = "EK_GEMM_FAST", "EK_GEMM_LAW", "EK_GEMM_SCALE"
+"""How sums become int8, as ek_gemm_s8.h names it."""
+
+LINE = 64
+"""Panels take whole cache lines, bytes."""
+
+
+@dataclass(frozen=True)
+class Requant:
+    """How sums become int8: zero points, clamp, and a multiplier and shift (or a float64 scale) for each channel."""
+
+    x_zero: int
+    w_zero: int
+    y_zero: int
+    low: int
+    high: int
+    multiplier: Array | None = None
+    shift: Array | None = None
+    scale: Array | None = None
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A tile of `mr` windows times `nr` channels; runs are padded to `unit` elements of `element` bytes.
+
+    fixed, window: cycles that a tile takes besides its products, and for each window, to choose among tiles.
+    converts: rows pass through ek_gemm_s8_load_t.
+    """
+
+    mr: int
+    nr: int
+    unit: int
+    fixed: float
+    window: float
+    element: int = 1
+    converts: bool = False
+
+    def padded(self, run: int) -> int:
+        """Elements that are read of a run."""
+        return -(-run // self.unit) * self.unit
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """The tiles of an ISA: functions ek_gemm_s8_m<mr>_<suffix>, and m<mr>z for weights with a zero point.
+
+    weights: [panels, nr, taps, run] int8 as the tile reads them, [panels, ...] of any type. tables: int32 [o] each, the
+    bias first, from the bias [o], how sums become int8 and the largest |sum| of each channel [o]; None where the fast
+    way cannot be exact.
+    """
+
+    suffix: str
+    isa: frozenset[str]
+    tiles: tuple[Tile, ...]
+    weights: Callable[[Array], Array]
+    tables: Callable[[Array, Requant, Array], list[Array] | None]
+
+    def function(self, tile: Tile, w_zero: int) -> str:
+        """The name of a tile's function."""
+        return f"ek_gemm_s8_m{tile.mr}{'z' if w_zero else ''}_{self.suffix}"
+
+
+@dataclass(frozen=True)
+class Panels:
+    """array: [panels, bytes / 8] int64, those of all phases and groups one behind the other. finish: EK_GEMM_*."""
+
+    array: Array
+    finish: str
+
+    @property
+    def bytes(self) -> int:
+        """Of one."""
+        return int(self.array.shape[1]) * 8
+
+
+def pack(c: Windows, w: Array, bias: Array, q: Requant, tiles: Tiles, tile: Tile) -> Panels:
+    """Panels of weights [o, kh, kw, depth] and a bias [o]."""
+    bound, blocks, finish = sums_bound(w, bias, q), [], FAST
+    for part, phase in zip(c.parts(), _phases(c, w, q.w_zero), strict=True):
+        packed = _weights(part, phase, q, tiles, tile)
+        taken = (phase.reshape(c.oc, -1).astype(np.int64) - q.w_zero).sum(1)
+        finish, tables = _tables(_wrap(bias.astype(np.int64) - q.x_zero * taken), q, bound, tiles)
+        block = np.concatenate([_head(c, tables, tile), packed], 1)
+        blocks.append(np.pad(block, ((0, 0), (0, -block.shape[1] % LINE))))
+    return Panels(np.concatenate(blocks).view(np.int64), finish)
+
+
+def _head(c: Windows, tables: list[Array], tile: Tile) -> Array:
+    """Tables [o] as the bytes before the weights of each panel: [panels, 16 * nr]."""
+    parts = [_by_panel(t.reshape(c.groups, -1), tile.nr, 0).reshape(-1, tile.nr).view(np.int8) for t in tables]
+    head = np.concatenate(parts, 1)
+    return np.pad(head, ((0, 0), (0, 16 * tile.nr - head.shape[1])))
+
+
+def _weights(part: Windows, w: Array, q: Requant, tiles: Tiles, tile: Tile) -> Array:
+    """Bytes [panels, ...] of the weights of one part."""
+    taps, run = part.taps
+    rows = np.full((part.groups, part.oc // part.groups, taps, tile.padded(run)), q.w_zero, np.int8)
+    rows[..., :run] = w.reshape(*rows.shape[:3], run)
+    panels = _by_panel(rows, tile.nr, q.w_zero).reshape(-1, tile.nr, *rows.shape[2:])
+    packed = np.ascontiguousarray(tiles.weights(panels))
+    return packed.reshape(len(packed), -1).view(np.int8)
+
+
+def _phases(c: Windows, w: Array, w_zero: int) -> list[Array]:
+    """The weights of each part of `c`."""
+    if c.phases is None:
+        return [w]
+    (sh, sw), out = c.phases, []
+    kh, kw = -(-c.kh // sh), -(-c.kw // sw)
+    padded = np.full((c.oc, kh * sh, kw * sw, c.depth), w_zero, np.int8)
+    padded[:, : c.kh, : c.kw] = w
+    for a in range(sh):
+        for b in range(sw):
+            taps = padded[:, (a + c.pt) % sh :: sh, (b + c.pl) % sw :: sw]
+            out.append(taps[:, ::-1, ::-1])
+    return out
+
+
+def _by_panel(rows: Array, nr: int, fill: int) -> Array:
+    """[groups, channels, ...] with the channels of each group padded to a multiple of nr, contiguous."""
+    pads = [(0, 0), (0, -rows.shape[1] % nr), *[(0, 0)] * (rows.ndim - 2)]
+    return np.ascontiguousarray(np.pad(rows, pads, constant_values=fill))
+
+
+def sums_bound(w: Array, bias: Array, q: Requant) -> Array:
+    """The largest magnitude that the sum of each channel can have: int64 [o], for weights [o, ...]."""
+    weights = w.reshape(w.shape[0], -1).astype(np.int64) - q.w_zero
+    widest = max(127 - q.x_zero, q.x_zero + 128)
+    bound: Array = np.abs(weights).sum(1) * widest + np.abs(bias.astype(np.int64))
+    return bound
+
+
+def right_shifts(q: Requant, bound: Array) -> tuple[Array, Array] | None:
+    """Multipliers and right shifts, all from 1 to 23, that give what q gives for sums up to `bound` [o]; None if there
+    are none. Channels that always give y_zero get multiplier 0 and shift 1."""
+    assert q.multiplier is not None and q.shift is not None
+    multiplier, right = q.multiplier.astype(np.int64), -q.shift.astype(np.int64)
+    high = (np.minimum(bound, 1 << 31) * multiplier >> 31) + 1
+    dead = (multiplier == 0) | ((right > 0) & (high < np.int64(1) << np.clip(right - 1, 0, 62)))
+    multiplier, right = np.where(dead, 0, multiplier), np.where(dead, 1, right)
+    if ((right < 1) | (right > 23)).any():
+        return None
+    return multiplier.astype(np.int32), right.astype(np.int32)
+
+
+def _wrap(sums: Array) -> Array:
+    """int64 to int32 modulo 2^32, as C adds them."""
+    return sums.astype(np.uint64).astype(np.uint32).view(np.int32)
+
+
+def _tables(bias: Array, q: Requant, bound: Array, tiles: Tiles) -> tuple[str, list[Array]]:
+    if q.scale is not None:
+        return SCALE, [bias, q.scale.astype(np.float64)]
+    fast = tiles.tables(bias, q, bound)
+    if fast is not None:
+        return FAST, fast
+    assert q.multiplier is not None and q.shift is not None
+    return LAW, [bias, q.multiplier.astype(np.int32), q.shift.astype(np.int32)]

@@ -1,0 +1,134 @@
+"""Walks: in which order, and by which tile, csrc/ek_gemm_s8.h goes through a convolution."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+
+from edgec.schedule.cores import Core
+from edgec.schedule.gemm_s8.panels import LINE, Panels, Requant, Tile, Tiles
+from edgec.schedule.gemm_s8.windows import Windows
+
+
+@dataclass(frozen=True)
+class Walk:
+    """A schedule: the tile, windows in a row (the caller's choice where they are pixels), rows of a band, windows of a
+    block, whether threads share the panels and not the rows."""
+
+    mr: int
+    row: int
+    band: int
+    cols: int
+    by_panels: int
+
+    @property
+    def parameters(self) -> dict[str, int]:
+        """As a schedule."""
+        return asdict(self)
+
+
+def walks(c: Windows, tiles: Tiles, core: Core) -> Iterator[Walk]:
+    """Legal schedules, what analysis says is best first."""
+    fit = [t for t in tiles.tiles if t.mr <= _narrowest(c)]
+    for tile in sorted(fit, key=lambda t: _cycles(c, t, core)):
+        yield from _flat(c, tile, core) if c.flat else _rows(c, tile, core)
+
+
+def _narrowest(c: Windows) -> int:
+    """Windows of the shortest row."""
+    return c.n * c.oh * c.ow if c.flat else min(p.ow if p.oh > 0 else 0 for p in c.parts())
+
+
+def _cycles(c: Windows, t: Tile, core: Core) -> float:
+    """An estimate for the whole."""
+    total = 0.0
+    for part in c.parts():
+        taps, run = part.taps
+        depth = taps * t.padded(run)
+        rows, length = (1, c.n * c.oh * c.ow) if c.flat else (c.n * part.oh, part.ow)
+        one = t.fixed + t.mr * (t.window + t.nr * depth / core.macs_s8)
+        total += rows * _ceil(length, t.mr) * _panels(c, t) * one
+    return total
+
+
+def _flat(c: Windows, t: Tile, core: Core) -> Iterator[Walk]:
+    """Rows of pixels such that windows and results stay in the first cache while all panels pass, unless the panels are
+    more than the second cache holds: then they pass once."""
+    total, depth = c.n * c.oh * c.ow, t.padded(c.depth)
+    room = max(t.mr, core.l1 // 2 // (depth * t.element + c.oc) // t.mr * t.mr)
+    panels = _panels(c, t) * t.nr * depth * t.element
+    default = total if panels > core.l2 // 2 and not t.converts else room
+    for wanted in dict.fromkeys(min(n, total) for n in (default, room // 2, 2 * room, 4 * room, total)):
+        row = _even(total, max(wanted, t.mr), t.mr)
+        yield Walk(t.mr, row, 1, _ceil(row, t.mr) * t.mr, int(row >= total))
+
+
+def _rows(c: Windows, t: Tile, core: Core) -> Iterator[Walk]:
+    """Bands of rows that see a panel before the next one: more than one where the panels leave the first cache."""
+    part = c.parts()[0]
+    taps, run = part.taps
+    line = c.iw * c.ic * t.element
+    panels = _panels(c, t) * t.nr * taps * t.padded(run) * t.element
+    band = 1
+    if panels > core.l1 // 2:
+        band = (core.l1 // 2 - ((part.kh - 1) * c.dh + 1) * line) // (c.sh * line + part.ow * c.oc) + 1
+    cols = _ceil(part.ow, t.mr) * t.mr
+    for b in dict.fromkeys(max(1, min(n, part.oh)) for n in (band, 1, 2, 4, band * 2)):
+        yield Walk(t.mr, part.ow, b, cols, int(b >= part.oh and c.n == 1))
+
+
+def _even(total: int, wanted: int, mr: int) -> int:
+    """Windows in a row, near `wanted`, such that the last row has mr at least."""
+    row = min(total, _ceil(_ceil(total, _ceil(total, wanted)), mr) * mr)
+    while total % row and total % row < mr:
+        row = min(total, row + mr)
+    return row
+
+
+def fields(c: Windows, q: Requant, t: Tile, walk: Walk, panels: Panels) -> dict[str, int | str]:
+    """The fields of ek_gemm_s8_t, in its order."""
+    (sh, sw), e = c.phases or (1, 1), t.element
+    c = c.parts()[0] if (sh, sw) == (1, 1) else c
+    part = c.parts()[0]
+    taps, run = part.taps
+    windows, count = (c.n if c.flat else 1) * c.oh * c.ow, _panels(c, t)
+    y_row, y_image = c.ow * c.oc, c.oh * c.ow * c.oc
+    if c.flat:
+        rows, y_row = _ceil(windows, walk.row), walk.row * c.oc
+        c = part = replace(c, n=1, ih=rows, iw=walk.row, oh=rows, ow=walk.row, dh=1, dw=1)
+    size = windows * c.ic if c.flat else c.n * c.ih * c.iw * c.ic
+    slots, slot_rows, slot_bytes, buffered = _buffers(c, t, walk)
+    scratch = _ceil(walk.band * taps, 8) * 64 + _ceil(slots, 16) * 64 + (slots + 1 if slots else 0) * slot_bytes
+    return dict(
+        taps=taps, run=t.padded(run), step=c.sw * c.ic * e, y_step=sw * c.oc, finish=panels.finish,
+        w_zero=q.w_zero, x_zero=q.x_zero, y_zero=q.y_zero, low=q.low, high=q.high,
+        n=c.n, ih=c.ih, iw=c.iw, ic=c.ic, size=size, oh=c.oh, ow=c.ow, windows=windows,
+        sh=c.sh, dh=c.dh, pt=c.pt, pl=c.pl, kh=part.kh, tap_bytes=c.dw * c.ic * e, y_row=sh * y_row, y_image=y_image,
+        group_ic=c.depth, group_oc=c.oc // c.groups, phase_h=sh, phase_w=sw, kw=part.kw,
+        mr=t.mr, nr=t.nr, panel_bytes=panels.bytes, panels=count, group_panels=count // c.groups,
+        band=walk.band, cols=walk.cols, by_panels=walk.by_panels, element=e, buffered=int(buffered),
+        slots=slots, slot_rows=slot_rows, slot_bytes=slot_bytes, scratch_bytes=scratch,
+    )  # fmt: skip
+
+
+def _buffers(c: Windows, t: Tile, walk: Walk) -> tuple[int, int, int, bool]:
+    """Line buffers, image rows to a step of them, bytes of one, and whether all rows need them."""
+    parts = c.parts()
+    kh, (taps, run) = parts[0].kh, parts[0].taps
+    buffered = t.converts or any(p.pl > 0 or p.right > 0 for p in parts)
+    padded = t.padded(run) > run or any(p.pt > 0 or p.bottom > 0 for p in parts)
+    many = (walk.band - 1) * c.sh + (kh - 1) * c.dh + 1
+    slots, slot_rows = (kh, c.dh) if walk.band == 1 else (many, 1)
+    reach = max(
+        ((p.ow - 1) * c.sw + (taps // kh - 1) * c.dw) * c.ic + (c.groups - 1) * c.depth + t.padded(run) for p in parts
+    )
+    return (slots if buffered or padded else 0), slot_rows, _ceil(reach * t.element, LINE) * LINE, buffered
+
+
+def _panels(c: Windows, t: Tile) -> int:
+    """Of all groups."""
+    return c.groups * _ceil(c.oc // c.groups, t.nr)
+
+
+def _ceil(a: int, b: int) -> int:
+    return -(-a // b)

@@ -1,0 +1,94 @@
+"""Dense int8 convolutions, transposed ones and fully connected layers by csrc/ek_gemm_s8.h, for each ISA with tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from edgec.ir import Array, KernelCall, Pointer, Scratch, Struct, Table
+from edgec.schedule.cores import Core
+from edgec.schedule.gemm_s8.dot import DOT
+from edgec.schedule.gemm_s8.panels import Requant, Tiles, pack
+from edgec.schedule.gemm_s8.walk import Walk, fields, walks
+from edgec.schedule.gemm_s8.windows import Windows
+from edgec.schedule.variant import Schedule, Variant
+
+ISAS = (DOT,)
+"""Tiles, the preferred first."""
+
+
+def geometry(call: KernelCall) -> Windows:
+    """What a call of ek_conv2d_s8, ek_transpose_conv2d_s8 or ek_fully_connected_s8 goes through."""
+    if call.kernel == "ek_fully_connected_s8":
+        rows, k, o = (x for x in call.operands if isinstance(x, int))
+        return Windows(n=1, ih=1, iw=rows, ic=k, oh=1, ow=rows, oc=o)
+    if call.kernel == "ek_conv2d_s8":
+        return Windows(**_numbers(call.struct("ek_conv2d_t")))
+    f = _numbers(call.struct("ek_transpose_conv2d_t"))
+    return Windows(phases=(f.pop("sh"), f.pop("sw")), **f)
+
+
+def _numbers(struct: Struct) -> dict[str, int]:
+    return {name: struct.number(name) for name in struct.fields}
+
+
+def _weights(call: KernelCall, c: Windows) -> Array | None:
+    """[o, kh, kw, depth]; None when they are computed."""
+    array = _constant(call.operands[1])
+    if array is None or call.kernel == "ek_fully_connected_s8":
+        return None if array is None else array.reshape(c.oc, 1, 1, c.ic)
+    return array.reshape(c.kh, c.kw, c.depth, c.oc).transpose(3, 0, 1, 2)
+
+
+def _constant(x: object) -> Array | None:
+    if isinstance(x, Pointer):
+        return x.value.const
+    return x.array if isinstance(x, Table) else None
+
+
+def requant(call: KernelCall) -> Requant:
+    """The last operand."""
+    last = call.operands[-1]
+    assert isinstance(last, Struct)
+    names = ("x_zero", "w_zero", "y_zero", "low", "high")
+    tables = [n for n in ("multiplier", "shift", "scale") if n in last.fields]
+    return Requant(*(last.number(n) for n in names), **{n: last.table(n) for n in tables})
+
+
+def _schedules(tiles: Tiles, call: KernelCall, core: Core) -> Sequence[Schedule]:
+    if _constant(call.operands[1]) is None or _constant(call.operands[2]) is None:
+        return []
+    return [w.parameters for w in walks(geometry(call), tiles, core)]
+
+
+def _apply(tiles: Tiles, call: KernelCall, schedule: Schedule) -> KernelCall:
+    c, q, walk = geometry(call), requant(call), Walk(**schedule)
+    weights, bias = _weights(call, c), _constant(call.operands[2])
+    assert weights is not None and bias is not None
+    tile = next(t for t in tiles.tiles if t.mr == walk.mr)
+    panels = pack(c, weights, bias.astype(np.int32), q, tiles, tile)
+    params = fields(c, q, tile, walk, panels)
+    scratch = params["scratch_bytes"]
+    assert isinstance(scratch, int)
+    x, y, name = call.operands[0], call.operands[3], tiles.function(tile, q.w_zero)
+    return KernelCall(
+        name, (x, Table(panels.array, "w"), y, Struct("ek_gemm_s8_t", **params), Scratch(scratch), 0, 1)
+    )
+
+
+def _variant(of: str, tiles: Tiles) -> Variant:
+    return Variant(
+        of,
+        f"ek_gemm_s8_{tiles.suffix}",
+        tiles.isa,
+        lambda call, core: _schedules(tiles, call, core),
+        lambda call, core, schedule: _apply(tiles, call, schedule),
+    )
+
+
+VARIANTS = [
+    _variant(of, tiles)
+    for tiles in ISAS
+    for of in ("ek_conv2d_s8", "ek_transpose_conv2d_s8", "ek_fully_connected_s8")
+]
