@@ -19,6 +19,7 @@ from edgec.emit.c import CSRC, CSource, segment_source
 from edgec.emit.program import model_source
 from edgec.emit.weights import join_weights
 from edgec.ir import Op, Value
+from edgec.schedule.cores import core
 from edgec.toolchain.build import build
 from edgec.toolchain.cc import Compiler
 
@@ -61,14 +62,14 @@ class Program:
         """Two with the same do the same."""
         return hashlib.sha256(self.main + self.weights).hexdigest()
 
-    def write(self, folder: Path) -> list[str | Path]:
-        """As files; the command that runs it, to which options can be added."""
+    def write(self, folder: Path) -> Path:
+        """As files; the program, which finds its weights beside it."""
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "weights.bin").write_bytes(self.weights)
         (folder / "main").unlink(missing_ok=True)
         (folder / "main").write_bytes(self.main)
         (folder / "main").chmod(0o700)
-        return [folder / "main", *(["--weights", folder / "weights.bin"] if self.weights else [])]
+        return folder / "main"
 
 
 def compile_for(model: Path, board_name: str) -> Program:
@@ -77,7 +78,9 @@ def compile_for(model: Path, board_name: str) -> Program:
     target = board.targets[0]
     lowered = lower(model, Options(target=board_name))
     segments = lowered.partition.segments
-    sources = {s.name: segment_source(s.graph, s.name) for s in segments}
+    sources = {
+        s.name: segment_source(s.graph, s.name, core=core(target.mcpu).with_caches(board.caches)) for s in segments
+    }
     weights = join_weights(sources.values())
     entries = [_entry(s, sources[s.name], weights) for s in segments]
     ends = names(lowered.graph.inputs), names(lowered.graph.outputs)
