@@ -23,8 +23,7 @@ ROOT = Path(__file__).parents[1]
 SHARED = Path(os.environ.get("EDGEC_SHARED") or ROOT.parent / "shared")
 
 # zig builds a C library at its first start: tests that have a cache folder of their own share that one
-for _name in ("ZIG_GLOBAL_CACHE_DIR", "ZIG_LOCAL_CACHE_DIR"):
-    os.environ.setdefault(_name, str(cache_dir("zig")))
+os.environ.setdefault("ZIG_GLOBAL_CACHE_DIR", str(cache_dir("zig")))
 
 _NEEDS = {
     "cc": ("gcc", "no C compiler: install gcc"),

@@ -58,15 +58,14 @@ class Program:
         """Two with the same do the same."""
         return hashlib.sha256(self.main + self.weights).hexdigest()
 
-    def write(self, folder: Path) -> list[str | Path]:
-        """As files; the command that runs it, to which options can be added."""
+    def write(self, folder: Path) -> Path:
+        """As files; the program, which finds its weights beside it."""
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "weights.bin").write_bytes(self.weights)
         (folder / "main").unlink(missing_ok=True)
         (folder / "main").write_bytes(self.main)
         (folder / "main").chmod(0o700)
-        weights: list[str | Path] = ["--weights", folder / "weights.bin"] if self.weights else []
-        return [folder / "main", *weights]
+        return folder / "main"
 
 
 def compile_for(model: Path, board_name: str) -> Program:

@@ -34,6 +34,8 @@ from edgec_devices.plugin import block_count_plugin
 from edgec_runtime.cache import cache_dir
 
 from edgec.errors import EdgecError
+from edgec.schedule.cores import core
+from edgec.toolchain.store import Store
 from tests.tables.arm_programs import Call, Program, compile_for, sources_digest
 from tests.tables.picycles import LAB, ROOT, SHARED, Picycles, missing
 
@@ -62,11 +64,10 @@ MODELS = {
 TARGETS = {"pi3": 1.6, "pi4": 1.4, "pi5": 1.55}
 """Geometric means over LiteRT that are asked for."""
 
-PEAK = {"pi3": (8, 8), "pi4": (8, 4), "pi5": (32, 8)}
-"""Multiply-accumulates a cycle at most, of int8 and of float32, as llvm-mca's models have the cores."""
-
 LISTED = 10
 """Functions of a network that are listed."""
+
+REMEMBERED_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,8 @@ class Share:
 
     def of_peak(self, board: str) -> float:
         """Share of what the core can do at most."""
-        return self.rate / PEAK[board][self.call.dtype.startswith("float")]
+        facts = core(Board.load(board).targets[0].mcpu)
+        return self.rate / (facts.macs_f32 if self.call.dtype.startswith("float") else facts.macs_s8)
 
 
 @dataclass(frozen=True)
@@ -121,21 +123,19 @@ class Job:
 
 
 # ---- what is remembered ---------------------------------------------------------------------------------------------
-def _remembered(key: str) -> Path:
-    return cache_dir("bench-arm", "results") / f"{hashlib.sha256(key.encode()).hexdigest()[:40]}.json"
+@cache
+def _memory() -> Store:
+    return Store(cache_dir("bench-arm", "results"), REMEMBERED_BYTES)
 
 
-def _read(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text())
-    except (OSError, ValueError):
-        return None
+def _recall(key: str) -> Any:
+    """What was remembered under a key that says all that it depends on; None if nothing was."""
+    data = _memory().get(hashlib.sha256(key.encode()).hexdigest())
+    return None if data is None else json.loads(data)
 
 
-def _write(path: Path, value: Any) -> None:
-    aside = path.with_suffix(f".{os.getpid()}")
-    aside.write_text(json.dumps(value))
-    aside.replace(path)
+def _remember(key: str, value: Any) -> None:
+    _memory().put(hashlib.sha256(key.encode()).hexdigest(), json.dumps(value).encode())
 
 
 @cache
@@ -160,19 +160,19 @@ def _how() -> str:
 def measure(job: Job) -> Row:
     """A row, from what is remembered if nothing has changed."""
     key = f"row {_how()} {sources_digest()} {_file_digest(job.file)} {job.board} {job.ops}"
-    known = None if job.fresh else _read(_remembered(key))
+    known = None if job.fresh else _recall(key)
     if known:
         shares = tuple(Share(_call(s["call"]), s["cycles"]) for s in known.pop("shares"))
         return Row(**{**known, "model": job.model}, shares=shares)
     program = compile_for(job.file, job.board)
-    command = program.write(ROOT / "build" / "bench-arm" / f"{job.file.stem}-{job.board}")
+    main = program.write(ROOT / "build" / "bench-arm" / f"{job.file.stem}-{job.board}")
     litert = _litert(job)
-    cycles = _cycles(program, job, command)
+    cycles = _cycles(program, job, main)
     slower = litert is not None and litert < cycles
     wanted = job.ops == "all" or (job.ops == "lose" and slower)
-    shares = tuple(_shares(program, job, command)) if wanted else ()
+    shares = tuple(_shares(program, job, main)) if wanted else ()
     row = Row(job.model, job.board, program.macs, cycles, litert, program.arena, program.bound, program.text, shares)
-    _write(_remembered(key), asdict(row))
+    _remember(key, asdict(row))
     return row
 
 
@@ -180,38 +180,35 @@ def _call(fields: dict[str, Any]) -> Call:
     return Call(**{**fields, "place": tuple(fields["place"]), "also": tuple(fields["also"])})
 
 
-def _cycles(program: Program, job: Job, command: Sequence[str | Path]) -> float:
+def _cycles(program: Program, job: Job, main: Path) -> float:
     """Of the whole, by picycles' own command. Programs that came out the same were counted already."""
-    path = _remembered(f"cycles {_how()} {program.digest} {job.board}")
-    known = None if job.fresh else _read(path)
+    key = f"cycles {_how()} {program.digest} {job.board}"
+    known = None if job.fresh else _recall(key)
     if known is None:
         tool = _tool()
-        if tool:
-            known = tool.program(job.board, [*command, "--runs", "1"])
-        else:
-            known = sum(_places(program, job, command).values())
-        _write(path, known)
+        known = tool.program(job.board, [main, "--runs", "1"]) if tool else sum(_places(job, main).values())
+        _remember(key, known)
     return float(known)
 
 
-def _shares(program: Program, job: Job, command: Sequence[str | Path]) -> Iterator[Share]:
-    path = _remembered(f"places {_how()} {program.digest} {job.board}")
-    known = None if job.fresh else _read(path)
+def _shares(program: Program, job: Job, main: Path) -> Iterator[Share]:
+    key = f"places {_how()} {program.digest} {job.board}"
+    known = None if job.fresh else _recall(key)
     if known is None:
-        known = [[*place, cycles] for place, cycles in _places(program, job, command).items()]
-        _write(path, known)
+        known = [[*place, cycles] for place, cycles in _places(job, main).items()]
+        _remember(key, known)
     found = {(segment, op): cycles for segment, op, cycles in known}
     yield from (Share(c, found.get(c.place, 0.0)) for c in program.calls)
 
 
-def _places(program: Program, job: Job, command: Sequence[str | Path]) -> dict[tuple[int, int], float]:
+def _places(job: Job, main: Path) -> dict[tuple[int, int], float]:
     """Of each function: counted by edgec's plugin for QEMU, in picycles' cycles or in those of edgec's model."""
-    board, out = Board.load(job.board), Path(command[0]).with_name("counts")
+    board, out = Board.load(job.board), main.with_name("counts")
     out.unlink(missing_ok=True)
     option = plugin_option(block_count_plugin(), out, board.caches)
     qemu = [board.targets[0].qemu, "-cpu", board.targets[0].qemu_cpu, "-plugin", option]
-    profiled = [*command, "--runs", "1", "--warmup", "0", "--profile", "1"]
-    subprocess.run([*qemu, *map(str, profiled)], check=True, stdout=subprocess.DEVNULL)
+    profiled = ["--runs", "1", "--warmup", "0", "--profile", "1"]
+    subprocess.run([*qemu, str(main), *profiled], check=True, stdout=subprocess.DEVNULL)
     counts = Counts.read(out)
     out.unlink()
     tool = _tool()
@@ -223,14 +220,16 @@ def _places(program: Program, job: Job, command: Sequence[str | Path]) -> dict[t
 def _litert(job: Job) -> float | None:
     """LiteRT's cycles, of the data folder or counted here once; None where it cannot run the model."""
     tool = _tool()
-    table = _read(SHARED / "bench" / "arm-litert.json") or {}
-    if not tool or job.board in table.get(job.file.stem, {}):
-        return table.get(job.file.stem, {}).get(job.board) if tool else None
-    path = _remembered(f"LiteRT {_how()} {_file_digest(job.file)} {job.board}")
-    known = _read(path)
+    if not tool:
+        return None
+    table = json.loads((SHARED / "bench" / "arm-litert.json").read_text())
+    if job.board in table.get(job.file.stem, {}):
+        return float(table[job.file.stem][job.board])
+    key = f"LiteRT {_how()} {_file_digest(job.file)} {job.board}"
+    known = _recall(key)
     if known is None:
         known = [tool.litert(job.board, job.file)]
-        _write(path, known)
+        _remember(key, known)
     return None if known[0] is None else float(known[0])
 
 
@@ -316,6 +315,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--boards", default=",".join(BOARDS))
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes")
     parser.add_argument("--ops", choices=("lose", "all", "none"), default="lose", help="whose functions are listed")
+    parser.add_argument("--json", type=Path, default=ROOT / "build" / "bench-arm.json", metavar="FILE")
     parser.add_argument("--fresh", action="store_true", help="use nothing that is remembered")
     return parser.parse_args()
 
@@ -336,10 +336,10 @@ def main() -> int:
             except (EdgecError, subprocess.CalledProcessError) as e:
                 failed = True
                 print(f"{job.model} on {job.board}: {e}", file=sys.stderr)
+    _memory().trim()
     print("\n".join(markdown(rows)))
-    out = ROOT / "build" / "bench-arm.json"
-    out.parent.mkdir(exist_ok=True)
-    out.write_text(json.dumps([as_json(r) for r in rows], indent=1) + "\n")
+    given.json.parent.mkdir(parents=True, exist_ok=True)
+    given.json.write_text(json.dumps([as_json(r) for r in rows], indent=1) + "\n")
     return int(failed)
 
 

@@ -67,7 +67,7 @@ class Picycles:
         home = Path(self._home or Path.home() / ".cache" / "armlab")
         if model.suffix != ".tflite" or not (home / "site" / "litert").exists():
             return None
-        command: list[str | Path] = ["python3", LAB / "guest_tflite.py", model]
+        command = ["python3", str(LAB / "guest_tflite.py"), str(model)]
         try:
             return self._run(board, ["--site", "litert"], command, {**os.environ, "ARMLAB_CACHE": str(home)})
         except subprocess.CalledProcessError:
