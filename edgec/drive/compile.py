@@ -26,6 +26,7 @@ from edgec.errors import EdgecError, InputError
 from edgec.ir import Graph, print_graph
 from edgec.quantize.verification import Verification
 from edgec.report.summary import Made, summary
+from edgec.schedule.cores import PLAIN, cores_of
 from edgec.steps import Progress, Step, Steps
 from edgec.toolchain.build import Binaries, build
 from edgec.toolchain.cc import Compiler
@@ -117,27 +118,31 @@ def _build(job: Job, lowered: Lowered, asked: Outcome | None, labels: Sequence[s
     """C, binaries, verification and bundle of a partitioned model."""
     board, segments = lowered.target.board, lowered.partition.segments
     say("emit")
-    sources = {t.name: target_sources(lowered.graph, segments, board, t) for t in targets_of(board)}
+    # what this machine tries of another's bundle is plain code, whose weights other targets have too
+    cores = {t.name: cores_of(board, t) if t in board.targets else (PLAIN,) for t in targets_of(board)}
+    sources = {target: target_sources(lowered.graph, segments, found) for target, found in cores.items()}
     tflites = {s.name: write_tflite(s.graph) for s in segments if s.place == "edgetpu"}
     compilers = compilers_for(board, job.cc)
     flags = {file: given for made in sources.values() for file, given in made.flags.items()}
     binaries = build({t: made.texts for t, made in sources.items()}, CSRC, compilers, say, flags)
     say("pack")
-    files = _files(sources, tflites, asked, binaries)
+    own = [t.name for t in board.targets]
+    files = _files({t: sources[t] for t in own}, tflites, asked, binaries)
     weights = weights_files({t: made.weights for t, made in sources.items()})
     files |= {path: sources[t].weights for t, path in weights.items()}
-    own = sources[board.targets[0].name]
-    files[GRAPH_FILE] = graph_file(lowered.partition, own.segments).to_json()
+    first = sources[own[0]]
+    files[GRAPH_FILE] = graph_file(lowered.partition, first.segments).to_json()
     toolchain = {target: compiler.version() for target, compiler in compilers.items()}
     if asked is not None and asked.version is not None:
         toolchain[PROGRAM] = asked.version
-    contents = contents_of(lowered, own, weights, files, labels, toolchain)
+    arena = {s.name: max(made.arena[s.name] for made in sources.values()) for s in segments}
+    contents = contents_of(lowered, arena, weights, files, labels, toolchain)
     say("verify")
     checked = _verify(contents, files, lowered, job.options.min_cosine if lowered.quantized else None, say)
     say("pack")
     write_bundle(job.output, replace(contents, verification=checked.to_json()), files)
     say("")
-    return Compiled(job.output, lowered, own.segments, checked, asked, say.done())
+    return Compiled(job.output, lowered, first.segments, checked, asked, say.done())
 
 
 def targets_of(board: Board) -> list[ArchTarget]:

@@ -10,20 +10,23 @@ from edgec_runtime import Quant as TensorQuant
 
 from edgec.drive.lower import Lowered
 from edgec.emit.program import DESCR
-from edgec.emit.sources import TargetSources, crossing
+from edgec.emit.sources import crossing
 from edgec.ir import Quant, Value
 from edgec.version import VERSION
 
 
 def contents_of(
     lowered: Lowered,
-    sources: TargetSources,
+    arena: Mapping[str, int],
     weights: Mapping[str, str],
     files: Mapping[str, bytes],
     labels: Sequence[str] | None,
     toolchain: Mapping[str, str],
 ) -> Contents:
-    """Without verification, which comes after. weights: paths, by target. files: of the bundle, by path."""
+    """Without verification, which comes after.
+
+    arena: bytes, by segment, enough for every target. weights: paths, by target. files: of the bundle, by path.
+    """
     tensors = crossing(lowered.graph, lowered.partition.segments)
     targets = sorted(name.split("/")[1] for name in files if name.startswith("lib/"))
     return Contents(
@@ -34,7 +37,7 @@ def contents_of(
         inputs=names(lowered.graph.inputs),
         outputs=names(lowered.graph.outputs),
         tensors={n: TensorInfo(n, t.shape, DESCR[t.dtype], _quant(t.quant)) for n, t in tensors.items()},
-        segments=tuple(_segment(s, sources.arena[s.name], files) for s in lowered.partition.segments),
+        segments=tuple(_segment(s, arena[s.name], files) for s in lowered.partition.segments),
         libraries={t: f"lib/{t}/libmodel.so" for t in targets},
         programs={t: f"bin/{t}/main" for t in targets},
         weights=weights,

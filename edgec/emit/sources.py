@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from edgec_devices.boards import ArchTarget, Board
 from edgec_partitioner.segments import Segment
 
 from edgec.emit.c import CSource, segment_source
 from edgec.emit.program import SegmentEntry, model_source
 from edgec.emit.weights import WeightsFile
 from edgec.ir import Graph, TensorType, Value
-from edgec.schedule.cores import Core, cores_of
+from edgec.schedule.cores import Core
 
 
 @dataclass(frozen=True)
@@ -30,9 +29,9 @@ class TargetSources:
     weights: bytes
 
 
-def target_sources(graph: Graph, segments: Sequence[Segment], board: Board, target: ArchTarget) -> TargetSources:
-    """The C of a partitioned model for a target of a board."""
-    weights, cores = WeightsFile(), cores_of(board, target)
+def target_sources(graph: Graph, segments: Sequence[Segment], cores: Sequence[Core]) -> TargetSources:
+    """The C of a partitioned model for a target with these cores (`cores_of`)."""
+    weights = WeightsFile()
     written = {core: _written(segments, core, weights, f"_{core.name}" if len(cores) > 1 else "") for core in cores}
     common = written[cores[-1]]
     kept = {core: made for core, made in written.items() if made is common or _headers(made) != _headers(common)}

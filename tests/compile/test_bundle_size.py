@@ -65,14 +65,16 @@ def test_src_compiles_by_itself_and_runs_with_the_weights(tmp_path: Path) -> Non
     assert subprocess.run([tmp_path / "main"], capture_output=True).returncode == 0
 
 
-def test_yolov8n_for_the_edge_tpu_is_under_12_mb(tmp_path: Path) -> None:
+def test_yolov8n_for_the_edge_tpu_is_under_14_mb(tmp_path: Path) -> None:
     model = yolov8n_like(tmp_path / "yolov8n.onnx")
     photos = tmp_path / "photos"
     photos.mkdir()
     for path in sorted((FIXTURES / "photos").glob("*.jpg"))[:2]:
         (photos / path.name).write_bytes(path.read_bytes())
     edgec.compile(model, "pi4+coral", tmp_path / "y.edgec", calibrate=photos)
-    assert (tmp_path / "y.edgec").stat().st_size < 12e6
+    assert (
+        tmp_path / "y.edgec"
+    ).stat().st_size < 14e6  # weights: of the .tflite, plain, and as the Cortex-A72 reads them
     with Bundle.open(tmp_path / "y.edgec") as bundle:
         text = sum(info.bytes for name, info in bundle.manifest.files.items() if name.startswith("src/"))
         assert text < 1e6

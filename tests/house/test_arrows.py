@@ -42,7 +42,7 @@ TABLE = {
         *MODEL,
     },
     "edgec.benching": {"edgec_devices", "edgec.emit", *BASE},
-    "edgec.emit": {"edgec_partitioner", "edgec_devices.boards", "edgec.schedule", *MODEL},
+    "edgec.emit": {"edgec_partitioner", "edgec.schedule", *MODEL},
     "edgec.schedule": {"edgec_devices.boards", *MODEL},
     "edgec.toolchain": {"edgec.frontends", "edgec_devices", *BASE},
     "edgec.quantize": {"edgec.passes", *MODEL},

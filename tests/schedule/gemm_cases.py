@@ -37,7 +37,14 @@ class Layers:
             h, w = one(1, 1, 2, 7, 9), one(1, 2, 3, 7, 8, 13, 16)
             return Windows(one(1, 1, 2), h, w, depth, h, w, oc)
         if kind < 0.5:
-            kh, kw, sh, sw, ih, iw = one(1, 2, 3, 4), one(1, 2, 3, 5), one(1, 2, 3), one(1, 2, 2), one(1, 3, 5), one(1, 4, 9)
+            kh, kw, sh, sw, ih, iw = (
+                one(1, 2, 3, 4),
+                one(1, 2, 3, 5),
+                one(1, 2, 3),
+                one(1, 2, 2),
+                one(1, 3, 5),
+                one(1, 4, 9),
+            )
             pt, pl = one(0, 0, 1, 2), one(0, 0, 1, 2)
             oh = max(1, (ih - 1) * sh + kh - pt - one(-2, 0, 0, 1))
             ow = max(1, (iw - 1) * sw + kw - pl - one(-2, 0, 0, 1))
@@ -53,7 +60,9 @@ class Layers:
     def requant(self, c: Windows) -> Requant:
         """Right shifts, dead channels, any shifts, or a float64 scale (which matrix products alone have)."""
         rng, one = self.rng, self.one
-        kind = str(rng.choice(["right", "right", "dead", "any", "scale"] if c.flat else ["right", "right", "dead", "any"]))
+        kind = str(
+            rng.choice(["right", "right", "dead", "any", "scale"] if c.flat else ["right", "right", "dead", "any"])
+        )
         low, high = (int(v) for v in sorted(rng.choice([-128, -128, -100, -1, 0, 6, 100, 127, 127], 2)))
         if rng.random() < 0.4:
             low, high = -128, 127

@@ -16,6 +16,7 @@ from edgec.drive.lower import Options, lower
 from edgec.emit.c import CSRC, CSource
 from edgec.emit.sources import target_sources
 from edgec.ir import Op, Value
+from edgec.schedule.cores import cores_of
 from edgec.toolchain.build import build
 from edgec.toolchain.cc import Compiler
 
@@ -74,7 +75,7 @@ def compile_for(model: Path, board_name: str) -> Program:
     target = board.targets[0]
     lowered = lower(model, Options(target=board_name))
     segments = lowered.partition.segments
-    sources = target_sources(lowered.graph, segments, board, target)
+    sources = target_sources(lowered.graph, segments, cores_of(board, target))
     compiler = Compiler.zig(target.library, target.program, target.mcpu)
     made = build({target.name: sources.texts}, CSRC, {target.name: compiler}, flags=sources.flags)[target.name]
     return Program(

@@ -72,9 +72,7 @@ def _apply(tiles: Tiles, call: KernelCall, schedule: Schedule) -> KernelCall:
     scratch = params["scratch_bytes"]
     assert isinstance(scratch, int)
     x, y, name = call.operands[0], call.operands[3], tiles.function(tile, q.w_zero)
-    return KernelCall(
-        name, (x, Table(panels.array, "w"), y, Struct("ek_gemm_s8_t", **params), Scratch(scratch), 0, 1)
-    )
+    return KernelCall(name, (x, Table(panels.array, "w"), y, Struct("ek_gemm_s8_t", **params), Scratch(scratch), 0, 1))
 
 
 def _variant(of: str, tiles: Tiles) -> Variant:
@@ -88,7 +86,5 @@ def _variant(of: str, tiles: Tiles) -> Variant:
 
 
 VARIANTS = [
-    _variant(of, tiles)
-    for tiles in ISAS
-    for of in ("ek_conv2d_s8", "ek_transpose_conv2d_s8", "ek_fully_connected_s8")
+    _variant(of, tiles) for tiles in ISAS for of in ("ek_conv2d_s8", "ek_transpose_conv2d_s8", "ek_fully_connected_s8")
 ]
