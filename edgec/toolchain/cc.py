@@ -30,6 +30,11 @@ FLAGS = (
 )
 
 
+_LINKED_FOR = {"aarch64": "cortex_a53", "arm": "cortex_a53"}
+"""zig builds the C library for each CPU that it links for, which takes a minute or two: all boards of an architecture
+share that of their oldest core. Our own objects are compiled for the board's."""
+
+
 @dataclass(frozen=True)
 class Compiler:
     """A C compiler with the flags of one target.
@@ -49,11 +54,12 @@ class Compiler:
         Objects are compiled once, against musl's headers: they call nothing but mem* and float functions, which
         both libraries have.
         """
+        linked = _LINKED_FOR.get(program_triple.split("-")[0], cpu)
         return cls(
             (sys.executable, "-m", "ziglang", "cc"),
             ("-target", program_triple, f"-mcpu={cpu}", "-fno-sanitize=all"),
-            ("-target", library_triple, f"-mcpu={cpu}"),
-            ("-target", program_triple, f"-mcpu={cpu}", "-static"),
+            ("-target", library_triple, f"-mcpu={linked}"),
+            ("-target", program_triple, f"-mcpu={linked}", "-static"),
         )
 
     @classmethod
