@@ -27,6 +27,7 @@ from edgec.ir import Graph, print_graph
 from edgec.quantize.verification import Verification
 from edgec.report.summary import Made, summary
 from edgec.steps import Progress, Step, Steps
+from edgec.toolchain.app_files import app_files
 from edgec.toolchain.build import Binaries, build
 from edgec.toolchain.cc import Compiler
 from edgec.toolchain.edgetpu import PROGRAM
@@ -124,6 +125,9 @@ def _build(job: Job, lowered: Lowered, asked: Outcome | None, labels: Sequence[s
     binaries = build({t: made.texts for t, made in sources.items()}, CSRC, compilers, say, flags)
     say("pack")
     files = _files(sources, tflites, asked, binaries)
+    for t in targets_of(board):
+        beside = app_files(sources[t.name].texts, t.mcpu, sources[t.name].flags)
+        files |= {f"src/{t.name}/{name}": text.encode() for name, text in beside.items()}
     weights = weights_files({t: made.weights for t, made in sources.items()})
     files |= {path: sources[t].weights for t, path in weights.items()}
     own = sources[board.targets[0].name]

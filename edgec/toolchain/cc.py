@@ -15,19 +15,16 @@ from edgec_runtime.cache import cache_dir
 
 from edgec.errors import InternalError, ToolError
 
-FLAGS = (
+CODE_FLAGS = (
     "-std=c11",
     "-O3",
-    "-g0",
-    "-Wall",
-    "-Wextra",
-    "-Werror",
-    "-fPIC",
-    "-fvisibility=hidden",
     "-fno-strict-aliasing",  # the arena's bytes are floats now and integers later
     "-ffp-contract=off",  # the same float32 results on every ISA: no fused multiply-add behind our back
     "-fno-math-errno",  # lets sqrt and rounding become instructions; no result changes
 )
+"""What the generated C is meant to be compiled with, by anyone."""
+
+FLAGS = (*CODE_FLAGS, "-g0", "-Wall", "-Wextra", "-Werror", "-fPIC", "-fvisibility=hidden")
 
 
 _LINKED_FOR = {"aarch64": "cortex_a53", "arm": "cortex_a53"}
