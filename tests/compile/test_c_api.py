@@ -100,8 +100,8 @@ static int five(void *a, const void *w, const void *const *in, void *const *out)
 static const int none[EK_MAX_PORTS + 1];
 static const ek_tensor tensor = {"x", "|i1", 0, {0}, 1, NULL};
 int main(void) {
-    ek_segment s = {"s", "cpu", 1, EK_MAX_PORTS, none, none, 0, NULL, five, 0, NULL};
-    ek_model m = {"m", 1, &tensor, 1, &s, 0, 0, none, none, 0, 0};
+    ek_segment s = {.n_inputs = 1, .n_outputs = EK_MAX_PORTS, .inputs = none, .outputs = none, .run = five};
+    ek_model m = {.n_tensors = 1, .tensors = &tensor, .n_segments = 1, .segments = &s};
     if (ek_infer(&m, NULL) != 5) return 1;
     s.n_outputs++;
     return ek_infer(&m, NULL) != EK_TOO_MANY_PORTS;
