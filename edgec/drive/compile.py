@@ -28,6 +28,7 @@ from edgec.quantize.verification import Verification
 from edgec.report.summary import Made, summary
 from edgec.schedule.cores import PLAIN, cores_of
 from edgec.steps import Progress, Step, Steps
+from edgec.toolchain.app_files import app_files
 from edgec.toolchain.build import Binaries, build
 from edgec.toolchain.cc import Compiler
 from edgec.toolchain.edgetpu import PROGRAM
@@ -128,6 +129,9 @@ def _build(job: Job, lowered: Lowered, asked: Outcome | None, labels: Sequence[s
     say("pack")
     own = [t.name for t in board.targets]
     files = _files({t: sources[t] for t in own}, tflites, asked, binaries)
+    for t in board.targets:
+        beside = app_files(sources[t.name].texts, t.mcpu, sources[t.name].flags)
+        files |= {f"src/{t.name}/{name}": text.encode() for name, text in beside.items()}
     weights = weights_files({t: made.weights for t, made in sources.items()})
     files |= {path: sources[t].weights for t, path in weights.items()}
     first = sources[own[0]]

@@ -15,19 +15,21 @@ from edgec_runtime.cache import cache_dir
 
 from edgec.errors import InternalError, ToolError
 
-FLAGS = (
+CODE_FLAGS = (
     "-std=c11",
     "-O3",
-    "-g0",
-    "-Wall",
-    "-Wextra",
-    "-Werror",
-    "-fPIC",
-    "-fvisibility=hidden",
     "-fno-strict-aliasing",  # the arena's bytes are floats now and integers later
     "-ffp-contract=off",  # the same float32 results on every ISA: no fused multiply-add behind our back
     "-fno-math-errno",  # lets sqrt and rounding become instructions; no result changes
 )
+"""What the generated C is meant to be compiled with, by anyone."""
+
+FLAGS = (*CODE_FLAGS, "-g0", "-Wall", "-Wextra", "-Werror", "-fPIC", "-fvisibility=hidden")
+
+
+_LINKED_FOR = {"aarch64": "cortex_a53", "arm": "cortex_a53"}
+"""zig builds the C library for each CPU that it links for, which takes a minute or two: all boards of an architecture
+share that of their oldest core. Our own objects are compiled for the board's."""
 
 
 @dataclass(frozen=True)
@@ -49,11 +51,12 @@ class Compiler:
         Objects are compiled once, against musl's headers: they call nothing but mem* and float functions, which
         both libraries have.
         """
+        linked = _LINKED_FOR.get(program_triple.split("-")[0], cpu)
         return cls(
             (sys.executable, "-m", "ziglang", "cc"),
             ("-target", program_triple, f"-mcpu={cpu}", "-fno-sanitize=all"),
-            ("-target", library_triple, f"-mcpu={cpu}"),
-            ("-target", program_triple, f"-mcpu={cpu}", "-static"),
+            ("-target", library_triple, f"-mcpu={linked}"),
+            ("-target", program_triple, f"-mcpu={linked}", "-static"),
         )
 
     @classmethod

@@ -45,7 +45,8 @@ static signed char x[4], y[4];
 int edgec_seg0_run(void *memory, const void *weights, const void *const *in, void *const *out);
 static const ek_tensor tensors[] = {{"x", "|i1", 1, {4}, 4, x}, {"y", "|i1", 1, {4}, 4, y}};
 static const int first[] = {0}, last[] = {1};
-static const ek_segment segments[] = {{"seg0", "cpu", 1, 1, first, last, 0, NULL, 0, edgec_seg0_run, 0, NULL}};
+static const ek_segment segments[] = {{.name = "seg0", .place = "cpu", .n_inputs = 1, .n_outputs = 1, .inputs = first,
+                                       .outputs = last, .arena = NULL, .run = edgec_seg0_run, .profile = NULL}};
 EK_API const ek_model edgec_model = {"m", 2, tensors, 1, segments, 1, 1, first, last, 0, 0};
 """
 

@@ -29,7 +29,6 @@ enum {
     MARK_END = -771002,     /* after it */
     MARK_SEGMENT = -771100, /* minus the segment's index, at its start */
     MARK_OP = -780000,      /* minus the operation's index in its segment, before it; the last one ends the segment */
-    MAX_PORTS = 256,        /* inputs, and outputs, of a segment */
     MAX_SAMPLES = 1 << 18,  /* 2 MB of .bss, untouched until used */
     MIN_RUNS = 3            /* however short --seconds is */
 };
@@ -103,8 +102,8 @@ static void yardstick(void)
 static const ek_segment *bind(int s, const void **in, void **out)
 {
     const ek_segment *g = &edgec_model.segments[s];
-    if (g->n_inputs > MAX_PORTS || g->n_outputs > MAX_PORTS)
-        fail(EXIT_JOB, "raise MAX_PORTS in main.c", "segment \"%s\" has more than %d tensors", g->name, MAX_PORTS);
+    if (g->n_inputs > EK_MAX_PORTS || g->n_outputs > EK_MAX_PORTS)
+        fail(EXIT_JOB, "raise EK_MAX_PORTS in ek_model.h", "segment \"%s\" has more than %d tensors", g->name, EK_MAX_PORTS);
     for (int i = 0; i < g->n_inputs; i++) in[i] = edgec_model.tensors[g->inputs[i]].data;
     for (int i = 0; i < g->n_outputs; i++) out[i] = edgec_model.tensors[g->outputs[i]].data;
     return g;
@@ -119,8 +118,8 @@ static void check_code(const ek_segment *g, int code)
 
 static void infer(struct record *r)
 {
-    static const void *in[MAX_PORTS];
-    static void *out[MAX_PORTS];
+    static const void *in[EK_MAX_PORTS];
+    static void *out[EK_MAX_PORTS];
     uint64_t *to = r->values + (size_t)r->n++ * (size_t)r->width;
     uint64_t cpu = clock_ns(CLOCK_PROCESS_CPUTIME_ID), before = now_ns();
     to[AT] = before;
@@ -154,8 +153,8 @@ static void between_ops(void *context, int op)
 
 static void infer_profiled(struct record *r)
 {
-    static const void *in[MAX_PORTS];
-    static void *out[MAX_PORTS];
+    static const void *in[EK_MAX_PORTS];
+    static void *out[EK_MAX_PORTS];
     uint64_t *to = r->values + (size_t)r->n++ * (size_t)r->width;
     struct op_clock clock = { .to = to + PARTS };
     to[AT] = now_ns();
