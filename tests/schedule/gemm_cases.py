@@ -95,7 +95,7 @@ def cases(tiles: Tiles, count: int, seed: int, folder: Path) -> tuple[list[Case]
         if layers.rng.random() < 0.3:
             walk = replace(walk, by_panels=1 - walk.by_panels)
         q, (x, w, bias) = layers.requant(c), layers.data(c)
-        tile = next(t for t in tiles.tiles if t.mr == walk.mr)
+        tile = next(t for t in tiles.tiles if (t.mr, t.nr) == (walk.mr, walk.nr))
         panels = pack(c, w, bias, q, tiles, tile)
         params = fields(c, q, tile, walk, panels)
         shape, parts = (c.n, c.oh, c.ow, c.oc), layers.one(1, 1, 2, 3)

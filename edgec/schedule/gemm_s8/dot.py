@@ -27,7 +27,10 @@ def weights(w: Array) -> Array:
 DOT = Tiles(
     "dot",
     frozenset({"neon", "dotprod"}),
-    tuple(Tile(mr, 8, 4, fixed=25, window=4.6) for mr in (8, 7, 6, 5, 4, 3, 2, 1)),
+    (
+        *(Tile(mr, 8, 4, fixed=25, window=4.6) for mr in (8, 7, 6, 5, 4, 3, 2, 1)),
+        *(Tile(mr, 16, 4, fixed=30, window=9, name=f"m{mr}n16") for mr in (6, 5, 4, 3, 2, 1)),
+    ),
     weights,
     tables,
 )

@@ -36,7 +36,7 @@ class Tile:
     """A tile of `mr` windows times `nr` channels; runs are padded to `unit` elements of `element` bytes.
 
     fixed, window: cycles that a tile takes besides its products, and for each window, to choose among tiles.
-    converts: rows pass through ek_gemm_s8_load_t.
+    name: of the tile in the names of its functions, m<mr> where it is none. converts: rows pass through ek_gemm_s8_load_t.
     """
 
     mr: int
@@ -44,6 +44,7 @@ class Tile:
     unit: int
     fixed: float
     window: float
+    name: str = ""
     element: int = 1
     converts: bool = False
 
@@ -54,7 +55,7 @@ class Tile:
 
 @dataclass(frozen=True)
 class Tiles:
-    """The tiles of an ISA: functions ek_gemm_s8_m<mr>_<suffix>, and m<mr>z for weights with a zero point.
+    """The tiles of an ISA: functions ek_gemm_s8_<name>_<suffix>, and <name>z for weights with a zero point.
 
     weights: [panels, nr, taps, run] int8 as the tile reads them, [panels, ...] of any type. tables: int32 [o] each, the
     bias first, from the bias [o], how sums become int8 and the largest |sum| of each channel [o]; None where the fast
@@ -69,7 +70,7 @@ class Tiles:
 
     def function(self, tile: Tile, w_zero: int) -> str:
         """The name of a tile's function."""
-        return f"ek_gemm_s8_m{tile.mr}{'z' if w_zero else ''}_{self.suffix}"
+        return f"ek_gemm_s8_{tile.name or f'm{tile.mr}'}{'z' if w_zero else ''}_{self.suffix}"
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ class Walk:
     block, whether threads share the panels and not the rows."""
 
     mr: int
+    nr: int
     row: int
     band: int
     cols: int
@@ -60,7 +61,7 @@ def _flat(c: Windows, t: Tile, core: Core) -> Iterator[Walk]:
     default = total if panels > core.l2 // 2 and not t.converts else room
     for wanted in dict.fromkeys(min(n, total) for n in (default, room // 2, 2 * room, 4 * room, total)):
         row = _even(total, max(wanted, t.mr), t.mr)
-        yield Walk(t.mr, row, 1, _ceil(row, t.mr) * t.mr, int(row >= total))
+        yield Walk(t.mr, t.nr, row, 1, _ceil(row, t.mr) * t.mr, int(row >= total))
 
 
 def _rows(c: Windows, t: Tile, core: Core) -> Iterator[Walk]:
@@ -74,7 +75,7 @@ def _rows(c: Windows, t: Tile, core: Core) -> Iterator[Walk]:
         band = (core.l1 // 2 - ((part.kh - 1) * c.dh + 1) * line) // (c.sh * line + part.ow * c.oc) + 1
     cols = _ceil(part.ow, t.mr) * t.mr
     for b in dict.fromkeys(max(1, min(n, part.oh)) for n in (band, 1, 2, 4, band * 2)):
-        yield Walk(t.mr, part.ow, b, cols, int(b >= part.oh and c.n == 1))
+        yield Walk(t.mr, t.nr, part.ow, b, cols, int(b >= part.oh and c.n == 1))
 
 
 def _even(total: int, wanted: int, mr: int) -> int:

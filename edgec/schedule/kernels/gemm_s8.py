@@ -66,7 +66,7 @@ def _apply(tiles: Tiles, call: KernelCall, schedule: Schedule) -> KernelCall:
     c, q, walk = geometry(call), requant(call), Walk(**schedule)
     weights, bias = _weights(call, c), _constant(call.operands[2])
     assert weights is not None and bias is not None
-    tile = next(t for t in tiles.tiles if t.mr == walk.mr)
+    tile = next(t for t in tiles.tiles if (t.mr, t.nr) == (walk.mr, walk.nr))
     panels = pack(c, weights, bias.astype(np.int32), q, tiles, tile)
     params = fields(c, q, tile, walk, panels)
     scratch = params["scratch_bytes"]
