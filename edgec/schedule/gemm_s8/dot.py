@@ -28,6 +28,7 @@ DOT = Tiles(
     "dot",
     frozenset({"neon", "dotprod"}),
     (
+        *(Tile(4, 16, 4, fixed=5, window=8, name=f"m4n16k{depth}", depth=depth) for depth in (16, 24, 28, 32, 64)),
         *(Tile(mr, 8, 4, fixed=25, window=4.6) for mr in (8, 7, 6, 5, 4, 3, 2, 1)),
         *(Tile(mr, 16, 4, fixed=30, window=9, name=f"m{mr}n16") for mr in (6, 5, 4, 3, 2, 1)),
     ),

@@ -17,6 +17,10 @@ LINE = 64
 """Panels take whole cache lines, bytes."""
 
 
+GATHERED = 16
+"""Bytes of a row of a window that is gathered, at most."""
+
+
 @dataclass(frozen=True)
 class Requant:
     """How sums become int8: zero points, clamp, and a multiplier and shift (or a float64 scale) for each channel."""
@@ -36,7 +40,8 @@ class Tile:
     """A tile of `mr` windows times `nr` channels; runs are padded to `unit` elements of `element` bytes.
 
     fixed, window: cycles that a tile takes besides its products, and for each window, to choose among tiles.
-    name: of the tile in the names of its functions, m<mr> where it is none. converts: rows pass through ek_gemm_s8_load_t.
+    name: of the tile in the names of its functions, m<mr> where it is none. depth: the one that it takes, as one
+    run, for weights without a zero point; 0 takes any. converts: rows pass through ek_gemm_s8_load_t.
     """
 
     mr: int
@@ -45,12 +50,24 @@ class Tile:
     fixed: float
     window: float
     name: str = ""
+    depth: int = 0
     element: int = 1
     converts: bool = False
 
     def padded(self, run: int) -> int:
         """Elements that are read of a run."""
         return -(-run // self.unit) * self.unit
+
+    def gathers(self, c: Windows) -> bool:
+        """Whether windows are gathered: those of few bytes in a row, of which padding would be a good part."""
+        taps, run = c.taps
+        few = taps == c.kh > 1 and run * self.element <= GATHERED and c.groups == 1 and not c.phase and c.phases is None
+        return few and taps * self.padded(run) > 1.15 * self.padded(taps * run)
+
+    def runs(self, c: Windows) -> tuple[int, int]:
+        """Pointers of a window and elements behind each, as the tile sees them."""
+        taps, run = c.taps
+        return (1, taps * run) if self.gathers(c) else (taps, run)
 
 
 @dataclass(frozen=True)
@@ -107,7 +124,7 @@ def _head(c: Windows, tables: list[Array], tile: Tile) -> Array:
 
 def _weights(part: Windows, w: Array, q: Requant, tiles: Tiles, tile: Tile) -> Array:
     """Bytes [panels, ...] of the weights of one part."""
-    taps, run = part.taps
+    taps, run = tile.runs(part)
     rows = np.full((part.groups, part.oc // part.groups, taps, tile.padded(run)), q.w_zero, np.int8)
     rows[..., :run] = w.reshape(*rows.shape[:3], run)
     panels = _by_panel(rows, tile.nr, q.w_zero).reshape(-1, tile.nr, *rows.shape[2:])
@@ -147,7 +164,8 @@ def sums_bound(w: Array, bias: Array, q: Requant) -> Array:
 def right_shifts(q: Requant, bound: Array) -> tuple[Array, Array] | None:
     """Multipliers and right shifts, all from 1 to 23, that give what q gives for sums up to `bound` [o]; None if there
     are none. Channels that always give y_zero get multiplier 0 and shift 1."""
-    assert q.multiplier is not None and q.shift is not None
+    assert q.multiplier is not None
+    assert q.shift is not None
     multiplier, right = q.multiplier.astype(np.int64), -q.shift.astype(np.int64)
     high = (np.minimum(bound, 1 << 31) * multiplier >> 31) + 1
     dead = (multiplier == 0) | ((right > 0) & (high < np.int64(1) << np.clip(right - 1, 0, 62)))
@@ -168,5 +186,6 @@ def _tables(bias: Array, q: Requant, bound: Array, tiles: Tiles) -> tuple[str, l
     fast = tiles.tables(bias, q, bound)
     if fast is not None:
         return FAST, fast
-    assert q.multiplier is not None and q.shift is not None
+    assert q.multiplier is not None
+    assert q.shift is not None
     return LAW, [bias, q.multiplier.astype(np.int32), q.shift.astype(np.int32)]

@@ -13,7 +13,7 @@
 #include <arm_neon.h>
 
 /* Hides where a pointer comes from. Loads through it are loads, where a register of constants would be copied: the load
- * pipes are idle there, those for vectors are not. Pointers to windows stay in registers, each counting up. */
+ * pipes are idle there, those for vectors are not. */
 #define EK_AGAIN_DOT(pointer) __asm__ volatile("" : "+r"(pointer))
 
 /* The results of 8 channels of a window: the upper half of the top bytes. m, s: multipliers and shifts. */
@@ -91,50 +91,76 @@ EK_KERNEL void ek_gemm_s8_store_dot(int32x4_t sum[][4], const int32_t *q, int8_t
         w += 16 * nr, k -= 16;                                   \
     }
 
+/* Pointers to mr windows behind a tap, each counting up in a register of its own. */
+EK_KERNEL void ek_gemm_s8_windows_dot(const int8_t **x, const int8_t *tap, ptrdiff_t step, const int mr) {
+    x[0] = tap;
+    EK_UNROLL for (int r = 1; r < mr; r++) {
+        x[r] = x[r - 1] + step;
+        EK_AGAIN_DOT(x[r]);
+    }
+}
+
+/* Sums start with the bias. */
+EK_KERNEL void ek_gemm_s8_bias_dot(int32x4_t sum[][4], const int32_t *bias, const int mr, const int nv) {
+    EK_UNROLL for (int r = 0; r < mr; r++) {
+        EK_AGAIN_DOT(bias);
+        EK_UNROLL for (int i = 0; i < nv; i++) sum[r][i] = vld1q_s32(bias + 4 * i);
+    }
+}
+
+/* Products of the runs behind a tap: depth elements (if not 0), else k. Returns the next weights. */
+EK_KERNEL const int8_t *ek_gemm_s8_run_dot(int32x4_t sum[][4], int32x4_t *all, const int8_t **x, const int8_t *w, int k,
+                                           const int mr, const int nr, const int zero, const int depth) {
+    const int8x16_t ones = vdupq_n_s8(1), ones4 = vreinterpretq_s8_s32(vsetq_lane_s32(0x01010101, vdupq_n_s32(0), 0));
+    const int nv = nr / 4;
+    if (depth) {
+        if (depth >= 16) EK_GEMM_S8_STEPS_DOT
+        if (depth >= 32) EK_GEMM_S8_STEPS_DOT
+        if (depth >= 48) EK_GEMM_S8_STEPS_DOT
+        if (depth >= 64) EK_GEMM_S8_STEPS_DOT
+        k = depth % 16;
+    } else {
+        while (k >= 16) EK_GEMM_S8_STEPS_DOT
+    }
+    if (k & 8) {
+        int8x8_t v[8];
+        EK_UNROLL for (int r = 0; r < mr; r++) {
+            v[r] = vld1_s8(x[r]), x[r] += 8;
+            if (zero) all[r] = vdotq_s32(all[r], vcombine_s8(v[r], vdup_n_s8(0)), ones);
+        }
+        EK_GEMM_S8_STEP_DOT(vdotq_lane_s32, 0)
+        EK_GEMM_S8_STEP_DOT(vdotq_lane_s32, 1)
+        w += 8 * nr;
+    }
+    if (k & 4) {
+        int8x8_t v[8];
+        EK_UNROLL for (int r = 0; r < mr; r++) {
+            v[r] = vreinterpret_s8_s32(vld1_dup_s32((const void *)x[r]));
+            if (zero) all[r] = vdotq_s32(all[r], vcombine_s8(v[r], v[r]), ones4);
+        }
+        EK_GEMM_S8_STEP_DOT(vdotq_lane_s32, 0)
+        w += 4 * nr;
+    }
+    return w;
+}
+
+/* Whether saturation alone makes results: no activation but one to zero and above, and it at the end of int8. */
+EK_KERNEL int ek_gemm_s8_plain_dot(const ek_gemm_s8_t *p) {
+    return p->finish == EK_GEMM_FAST && p->low == -128 && p->high == 127 && p->y_zero == -128;
+}
+
 /* The tile of mr windows and nr channels. zero: whether the weights have a zero point. */
 EK_KERNEL void ek_gemm_s8_tile_dot(const int8_t *const *taps, ptrdiff_t at, const unsigned char *panel, int8_t *y,
                                    int channels, const ek_gemm_s8_t *p, const int mr, const int nr, const int zero) {
     const int32_t *q = (const void *)panel;
-    const int8_t *w = (const int8_t *)panel + 16 * nr;
-    const int8x16_t ones = vdupq_n_s8(1), ones4 = vreinterpretq_s8_s32(vsetq_lane_s32(0x01010101, vdupq_n_s32(0), 0));
-    const ptrdiff_t step = p->step;
+    const int8_t *w = (const int8_t *)panel + 16 * nr, *x[8];
     const int nv = nr / 4;
     int32x4_t sum[8][4], all[8];
-    EK_UNROLL for (int r = 0; r < mr; r++) {
-        EK_AGAIN_DOT(q);
-        EK_UNROLL for (int i = 0; i < nv; i++) sum[r][i] = vld1q_s32(q + 4 * i);
-        all[r] = vdupq_n_s32(0);
-    }
+    EK_UNROLL for (int r = 0; r < mr; r++) all[r] = vdupq_n_s32(0);
+    ek_gemm_s8_bias_dot(sum, q, mr, nv);
     for (int t = 0; t < p->taps; t++) {
-        const int8_t *x[8];
-        int k = p->run;
-        x[0] = taps[t] + at;
-        EK_UNROLL for (int r = 1; r < mr; r++) {
-            x[r] = x[r - 1] + step;
-            EK_AGAIN_DOT(x[r]);
-        }
-        while (k >= 16) EK_GEMM_S8_STEPS_DOT
-        if (k & 8) {
-            int8x8_t v[8];
-            EK_UNROLL for (int r = 0; r < mr; r++) {
-                v[r] = vld1_s8(x[r]), x[r] += 8;
-                if (zero) all[r] = vdotq_s32(all[r], vcombine_s8(v[r], vdup_n_s8(0)), ones);
-            }
-            EK_GEMM_S8_STEP_DOT(vdotq_lane_s32, 0)
-            EK_GEMM_S8_STEP_DOT(vdotq_lane_s32, 1)
-            w += 8 * nr;
-        }
-        if (k & 4) {
-            int8x8_t v[8];
-            EK_UNROLL for (int r = 0; r < mr; r++) {
-                int32_t four;
-                memcpy(&four, x[r], 4);
-                v[r] = vreinterpret_s8_s32(vdup_n_s32(four));
-                if (zero) all[r] = vdotq_s32(all[r], vcombine_s8(v[r], v[r]), ones4);
-            }
-            EK_GEMM_S8_STEP_DOT(vdotq_lane_s32, 0)
-            w += 4 * nr;
-        }
+        ek_gemm_s8_windows_dot(x, taps[t] + at, p->step, mr);
+        w = ek_gemm_s8_run_dot(sum, all, x, w, p->run, mr, nr, zero, 0);
     }
     if (zero) {
         EK_UNROLL for (int r = 0; r < mr; r++) {
@@ -147,11 +173,24 @@ EK_KERNEL void ek_gemm_s8_tile_dot(const int8_t *const *taps, ptrdiff_t at, cons
         EK_UNROLL for (int r = 0; r < mr; r++)
             EK_UNROLL for (int i = 0; i < nv; i++) vst1q_s32(sums + nr * r + 4 * i, sum[r][i]);
         ek_gemm_s8_finish(sums, mr, panel, y, channels, p);
-    } else if (p->low == -128 && p->high == 127 && p->y_zero == -128) {
+    } else if (ek_gemm_s8_plain_dot(p)) {
         ek_gemm_s8_store_dot(sum, q, y, channels, p, mr, nr, 1);
     } else {
         ek_gemm_s8_store_dot(sum, q, y, channels, p, mr, nr, 0);
     }
+}
+
+/* The tile of one run of a depth that is known: a straight line, in which the loads of the bias and the results of the
+ * sums are worked out beside the products. */
+EK_KERNEL void ek_gemm_s8_line_dot(const int8_t *const *taps, ptrdiff_t at, const unsigned char *panel, int8_t *y,
+                                   int channels, const ek_gemm_s8_t *p, const int mr, const int nr, const int depth) {
+    const int32_t *q = (const void *)panel;
+    const int8_t *x[8];
+    int32x4_t sum[8][4];
+    ek_gemm_s8_bias_dot(sum, q, mr, nr / 4);
+    ek_gemm_s8_windows_dot(x, taps[0] + at, p->step, mr);
+    ek_gemm_s8_run_dot(sum, NULL, x, (const int8_t *)panel + 16 * nr, 0, mr, nr, 0, depth);
+    ek_gemm_s8_store_dot(sum, q, y, channels, p, mr, nr, 1);
 }
 
 EK_GEMM_S8(ek_gemm_s8_m1_dot, ek_gemm_s8_row_m1_dot, NULL, ek_gemm_s8_tile_dot, 1, 8, 0)
@@ -182,5 +221,22 @@ EK_GEMM_S8(ek_gemm_s8_m3n16z_dot, ek_gemm_s8_row_m3n16z_dot, NULL, ek_gemm_s8_ti
 EK_GEMM_S8(ek_gemm_s8_m4n16z_dot, ek_gemm_s8_row_m4n16z_dot, NULL, ek_gemm_s8_tile_dot, 4, 16, 1)
 EK_GEMM_S8(ek_gemm_s8_m5n16z_dot, ek_gemm_s8_row_m5n16z_dot, NULL, ek_gemm_s8_tile_dot, 5, 16, 1)
 EK_GEMM_S8(ek_gemm_s8_m6n16z_dot, ek_gemm_s8_row_m6n16z_dot, NULL, ek_gemm_s8_tile_dot, 6, 16, 1)
+
+/* Rows of such tiles where saturation makes the results, else of other tiles. */
+#define EK_GEMM_S8_LINE_DOT(NAME, ROW, OTHER, mr, nr, depth)                                                         \
+    EK_SHARED void ROW(const int8_t *const *taps, ptrdiff_t at, const unsigned char *panel, int8_t *y, int channels, \
+                       const ek_gemm_s8_t *p, int windows) {                                                         \
+        if (!ek_gemm_s8_plain_dot(p) || channels < nr) {                                                             \
+            OTHER(taps, at, panel, y, channels, p, windows);                                                         \
+            return;                                                                                                  \
+        }                                                                                                            \
+        EK_GEMM_S8_TILES(ek_gemm_s8_line_dot, mr, nr, mr, nr, depth)                                                 \
+    }                                                                                                                \
+    EK_GEMM_S8_WHOLE(NAME, ROW, NULL)
+EK_GEMM_S8_LINE_DOT(ek_gemm_s8_m4n16k16_dot, ek_gemm_s8_row_m4n16k16_dot, ek_gemm_s8_row_m4n16_dot, 4, 16, 16)
+EK_GEMM_S8_LINE_DOT(ek_gemm_s8_m4n16k24_dot, ek_gemm_s8_row_m4n16k24_dot, ek_gemm_s8_row_m4n16_dot, 4, 16, 24)
+EK_GEMM_S8_LINE_DOT(ek_gemm_s8_m4n16k28_dot, ek_gemm_s8_row_m4n16k28_dot, ek_gemm_s8_row_m4n16_dot, 4, 16, 28)
+EK_GEMM_S8_LINE_DOT(ek_gemm_s8_m4n16k32_dot, ek_gemm_s8_row_m4n16k32_dot, ek_gemm_s8_row_m4n16_dot, 4, 16, 32)
+EK_GEMM_S8_LINE_DOT(ek_gemm_s8_m4n16k64_dot, ek_gemm_s8_row_m4n16k64_dot, ek_gemm_s8_row_m4n16_dot, 4, 16, 64)
 
 #endif
