@@ -102,12 +102,14 @@ class Layers:
 def cases(tiles: Tiles, count: int, seed: int, folder: Path) -> tuple[list[Case], list[Array]]:
     """Random layers, each by a random legal schedule of a core with random caches, and what each must give."""
     layers, todo, want = Layers(seed), list[Case](), list[Array]()
+    every = [*tiles.tiles, *tiles.zero]
     while len(todo) < count:
-        tile = tiles.tiles[layers.rng.integers(len(tiles.tiles))]
+        tile = every[layers.rng.integers(len(every))]
         c = layers.windows(tile.depth)
         core = Core("any", tiles.isa, l1=layers.one(256, 4096, 32768), l2=layers.one(1024, 1 << 18))
         q = layers.requant(c)
-        found = [w for w in walks(c, q.w_zero, tiles, core) if w.tile(tiles) is tile]
+        few = tiles.of(q.w_zero)
+        found = [w for w in walks(c, few, core) if w.tile(few) is tile]
         if not found:
             continue
         walk = found[layers.rng.integers(len(found))]

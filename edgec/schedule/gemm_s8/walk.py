@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 
 from edgec.ir import Struct
 from edgec.schedule.cores import Core
-from edgec.schedule.gemm_s8.panels import GATHERED, LINE, Panels, Requant, Tile, Tiles
+from edgec.schedule.gemm_s8.panels import GATHERED, LINE, Panels, Requant, Tile
 from edgec.schedule.gemm_s8.windows import Windows
 
 
@@ -29,14 +29,14 @@ class Walk:
         """As a schedule."""
         return asdict(self)
 
-    def tile(self, tiles: Tiles) -> Tile:
-        """Its tile."""
-        return next(t for t in tiles.tiles if (t.mr, t.nr, t.depth) == (self.mr, self.nr, self.depth))
+    def tile(self, tiles: Sequence[Tile]) -> Tile:
+        """Its tile among some."""
+        return next(t for t in tiles if (t.mr, t.nr, t.depth) == (self.mr, self.nr, self.depth))
 
 
-def walks(c: Windows, w_zero: int, tiles: Tiles, core: Core) -> Iterator[Walk]:
-    """Legal schedules for weights with a zero point, what analysis says is best first."""
-    fit = [t for t in tiles.tiles if t.mr <= _narrowest(c) and _takes(c, t, w_zero)]
+def walks(c: Windows, tiles: Sequence[Tile], core: Core) -> Iterator[Walk]:
+    """Legal schedules by one of these tiles, what analysis says is best first."""
+    fit = [t for t in tiles if t.mr <= _narrowest(c) and _takes(c, t)]
     for tile in sorted(fit, key=lambda t: _cycles(c, t, core)):
         yield from _flat(c, tile, core) if c.flat else _rows(c, tile, core)
 
@@ -46,10 +46,10 @@ def _narrowest(c: Windows) -> int:
     return c.n * c.oh * c.ow if c.flat else min(p.ow if p.oh > 0 else 0 for p in c.parts())
 
 
-def _takes(c: Windows, t: Tile, w_zero: int) -> bool:
+def _takes(c: Windows, t: Tile) -> bool:
     """Whether the depth is one that the tile is made for."""
     taps, run = t.runs(c.parts()[0])
-    return t.depth == 0 or (t.depth == t.padded(run) and taps == 1 and w_zero == 0)
+    return t.depth == 0 or (taps == 1 and t.depth == t.padded(run))
 
 
 def _cycles(c: Windows, t: Tile, core: Core) -> float:

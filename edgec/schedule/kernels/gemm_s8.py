@@ -61,7 +61,7 @@ def requant(call: KernelCall) -> Requant:
 def _schedules(tiles: Tiles, call: KernelCall, core: Core) -> Sequence[Schedule]:
     if _constant(call.operands[1]) is None or _constant(call.operands[2]) is None:
         return []
-    return [w.schedule for w in walks(geometry(call), requant(call).w_zero, tiles, core)]
+    return [w.schedule for w in walks(geometry(call), tiles.of(requant(call).w_zero), core)]
 
 
 def _apply(tiles: Tiles, call: KernelCall, schedule: Schedule) -> KernelCall:
@@ -69,7 +69,7 @@ def _apply(tiles: Tiles, call: KernelCall, schedule: Schedule) -> KernelCall:
     weights, bias = _weights(call, c), _constant(call.operands[2])
     assert weights is not None
     assert bias is not None
-    tile = walk.tile(tiles)
+    tile = walk.tile(tiles.of(q.w_zero))
     panels = pack(c, weights, bias.astype(np.int32), q, tiles, tile)
     params = parameters(c, q, tile, walk, panels)
     x, y, name = call.operands[0], call.operands[3], tiles.function(tile, q.w_zero)

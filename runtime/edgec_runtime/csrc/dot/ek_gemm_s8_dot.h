@@ -6,11 +6,12 @@
  * FAST stands for two roundings, ties away from zero, plus y_zero, saturated to int8: of x = round(sum * multiplier /
  * 2^31) it takes (x + 2^(s-1) - (x < 0) + (y_zero << s)) >> s, for 1 <= s <= 23. Only sums of -1 can be negative where
  * x is not, and there the result is 0 anyway; so the sign is that of the sum. addend is 2^(s-1) + (y_zero << s), which
- * sqrdmlah adds at once, and shift is 24 - s: a saturating shift to the left end, whose top byte is the result. */
+ * sqrdmlah adds at once, and shift is 24 - s: a saturating shift to the left end, whose top byte is the result. Where
+ * y_zero is -128, all that is negative becomes -128: its sign does not matter, and s may be 0 (nothing is rounded). */
 #ifndef EK_GEMM_S8_DOT_H
 #define EK_GEMM_S8_DOT_H
-#include "ek_gemm_s8.h"
-#include <arm_neon.h>
+#include "../ek_gemm_s8.h"
+#include "../neon/ek_requant_neon.h"
 
 /* Hides where a pointer comes from. Loads through it are loads, where a register of constants would be copied: the load
  * pipes are idle there, those for vectors are not. */
@@ -144,9 +145,42 @@ EK_KERNEL const int8_t *ek_gemm_s8_run_dot(int32x4_t sum[][4], int32x4_t *all, c
     return w;
 }
 
+/* Results of any shift, of sums in memory. */
+EK_SHARED void ek_gemm_s8_law_dot(const int32_t *sums, int rows, const unsigned char *panel, int8_t *y, int channels,
+                                  const ek_gemm_s8_t *p) {
+    const int32_t *multiplier = (const int32_t *)(const void *)panel + p->nr, *shift = multiplier + p->nr;
+    const int8x8_t low = vdup_n_s8((int8_t)p->low), high = vdup_n_s8((int8_t)p->high);
+    const int16x8_t y_zero = vdupq_n_s16((int16_t)p->y_zero);
+    for (int r = 0; r < rows; r++, sums += p->nr, y += p->y_step)
+        for (int c = 0; c < channels; c += 8) {
+            int32x4_t v[2];
+            EK_UNROLL for (int i = 0; i < 2; i++) {
+                const int at = c + 4 * i;
+                v[i] = ek_multiply_neon(vld1q_s32(sums + at), vld1q_s32(multiplier + at), vld1q_s32(shift + at));
+            }
+            const int8x8_t result = vmin_s8(vmax_s8(ek_narrow_neon(v[0], v[1], y_zero), low), high);
+            int8_t some[8];
+            if (channels - c >= 8) {
+                vst1_s8(y + c, result);
+            } else {
+                vst1_s8(some, result);
+                memcpy(y + c, some, (size_t)(channels - c));
+            }
+        }
+}
+
 /* Whether saturation alone makes results: no activation but one to zero and above, and it at the end of int8. */
 EK_KERNEL int ek_gemm_s8_plain_dot(const ek_gemm_s8_t *p) {
     return p->finish == EK_GEMM_FAST && p->low == -128 && p->high == 127 && p->y_zero == -128;
+}
+
+/* Takes w_zero times the sum of a window's elements from its sums. */
+EK_KERNEL void ek_gemm_s8_less_dot(int32x4_t sum[][4], const int32x4_t *all, const ek_gemm_s8_t *p, const int mr,
+                                   const int nv) {
+    EK_UNROLL for (int r = 0; r < mr; r++) {
+        const int32x4_t less = vdupq_n_s32(p->w_zero * vaddvq_s32(all[r]));
+        EK_UNROLL for (int i = 0; i < nv; i++) sum[r][i] = vsubq_s32(sum[r][i], less);
+    }
 }
 
 /* The tile of mr windows and nr channels. zero: whether the weights have a zero point. */
@@ -162,17 +196,15 @@ EK_KERNEL void ek_gemm_s8_tile_dot(const int8_t *const *taps, ptrdiff_t at, cons
         ek_gemm_s8_windows_dot(x, taps[t] + at, p->step, mr);
         w = ek_gemm_s8_run_dot(sum, all, x, w, p->run, mr, nr, zero, 0);
     }
-    if (zero) {
-        EK_UNROLL for (int r = 0; r < mr; r++) {
-            const int32x4_t less = vdupq_n_s32(p->w_zero * vaddvq_s32(all[r]));
-            EK_UNROLL for (int i = 0; i < nv; i++) sum[r][i] = vsubq_s32(sum[r][i], less);
-        }
-    }
+    if (zero) ek_gemm_s8_less_dot(sum, all, p, mr, nv);
     if (p->finish != EK_GEMM_FAST) {
         int32_t sums[8 * 16];
         EK_UNROLL for (int r = 0; r < mr; r++)
             EK_UNROLL for (int i = 0; i < nv; i++) vst1q_s32(sums + nr * r + 4 * i, sum[r][i]);
-        ek_gemm_s8_finish(sums, mr, panel, y, channels, p);
+        if (p->finish == EK_GEMM_LAW)
+            ek_gemm_s8_law_dot(sums, mr, panel, y, channels, p);
+        else
+            ek_gemm_s8_finish(sums, mr, panel, y, channels, p);
     } else if (ek_gemm_s8_plain_dot(p)) {
         ek_gemm_s8_store_dot(sum, q, y, channels, p, mr, nr, 1);
     } else {
@@ -183,60 +215,58 @@ EK_KERNEL void ek_gemm_s8_tile_dot(const int8_t *const *taps, ptrdiff_t at, cons
 /* The tile of one run of a depth that is known: a straight line, in which the loads of the bias and the results of the
  * sums are worked out beside the products. */
 EK_KERNEL void ek_gemm_s8_line_dot(const int8_t *const *taps, ptrdiff_t at, const unsigned char *panel, int8_t *y,
-                                   int channels, const ek_gemm_s8_t *p, const int mr, const int nr, const int depth) {
+                                   int channels, const ek_gemm_s8_t *p, const int mr, const int nr, const int depth,
+                                   const int zero) {
     const int32_t *q = (const void *)panel;
     const int8_t *x[8];
-    int32x4_t sum[8][4];
+    int32x4_t sum[8][4], all[8];
+    EK_UNROLL for (int r = 0; r < mr; r++) all[r] = vdupq_n_s32(0);
     ek_gemm_s8_bias_dot(sum, q, mr, nr / 4);
     ek_gemm_s8_windows_dot(x, taps[0] + at, p->step, mr);
-    ek_gemm_s8_run_dot(sum, NULL, x, (const int8_t *)panel + 16 * nr, 0, mr, nr, 0, depth);
+    ek_gemm_s8_run_dot(sum, all, x, (const int8_t *)panel + 16 * nr, 0, mr, nr, zero, depth);
+    if (zero) ek_gemm_s8_less_dot(sum, all, p, mr, nr / 4);
     ek_gemm_s8_store_dot(sum, q, y, channels, p, mr, nr, 1);
 }
 
-EK_GEMM_S8(ek_gemm_s8_m1_dot, ek_gemm_s8_row_m1_dot, NULL, ek_gemm_s8_tile_dot, 1, 8, 0)
-EK_GEMM_S8(ek_gemm_s8_m2_dot, ek_gemm_s8_row_m2_dot, NULL, ek_gemm_s8_tile_dot, 2, 8, 0)
-EK_GEMM_S8(ek_gemm_s8_m3_dot, ek_gemm_s8_row_m3_dot, NULL, ek_gemm_s8_tile_dot, 3, 8, 0)
-EK_GEMM_S8(ek_gemm_s8_m4_dot, ek_gemm_s8_row_m4_dot, NULL, ek_gemm_s8_tile_dot, 4, 8, 0)
-EK_GEMM_S8(ek_gemm_s8_m5_dot, ek_gemm_s8_row_m5_dot, NULL, ek_gemm_s8_tile_dot, 5, 8, 0)
-EK_GEMM_S8(ek_gemm_s8_m6_dot, ek_gemm_s8_row_m6_dot, NULL, ek_gemm_s8_tile_dot, 6, 8, 0)
-EK_GEMM_S8(ek_gemm_s8_m7_dot, ek_gemm_s8_row_m7_dot, NULL, ek_gemm_s8_tile_dot, 7, 8, 0)
-EK_GEMM_S8(ek_gemm_s8_m8_dot, ek_gemm_s8_row_m8_dot, NULL, ek_gemm_s8_tile_dot, 8, 8, 0)
 EK_GEMM_S8(ek_gemm_s8_m1n16_dot, ek_gemm_s8_row_m1n16_dot, NULL, ek_gemm_s8_tile_dot, 1, 16, 0)
 EK_GEMM_S8(ek_gemm_s8_m2n16_dot, ek_gemm_s8_row_m2n16_dot, NULL, ek_gemm_s8_tile_dot, 2, 16, 0)
 EK_GEMM_S8(ek_gemm_s8_m3n16_dot, ek_gemm_s8_row_m3n16_dot, NULL, ek_gemm_s8_tile_dot, 3, 16, 0)
 EK_GEMM_S8(ek_gemm_s8_m4n16_dot, ek_gemm_s8_row_m4n16_dot, NULL, ek_gemm_s8_tile_dot, 4, 16, 0)
 EK_GEMM_S8(ek_gemm_s8_m5n16_dot, ek_gemm_s8_row_m5n16_dot, NULL, ek_gemm_s8_tile_dot, 5, 16, 0)
 EK_GEMM_S8(ek_gemm_s8_m6n16_dot, ek_gemm_s8_row_m6n16_dot, NULL, ek_gemm_s8_tile_dot, 6, 16, 0)
-EK_GEMM_S8(ek_gemm_s8_m1z_dot, ek_gemm_s8_row_m1z_dot, NULL, ek_gemm_s8_tile_dot, 1, 8, 1)
-EK_GEMM_S8(ek_gemm_s8_m2z_dot, ek_gemm_s8_row_m2z_dot, NULL, ek_gemm_s8_tile_dot, 2, 8, 1)
-EK_GEMM_S8(ek_gemm_s8_m3z_dot, ek_gemm_s8_row_m3z_dot, NULL, ek_gemm_s8_tile_dot, 3, 8, 1)
-EK_GEMM_S8(ek_gemm_s8_m4z_dot, ek_gemm_s8_row_m4z_dot, NULL, ek_gemm_s8_tile_dot, 4, 8, 1)
-EK_GEMM_S8(ek_gemm_s8_m5z_dot, ek_gemm_s8_row_m5z_dot, NULL, ek_gemm_s8_tile_dot, 5, 8, 1)
-EK_GEMM_S8(ek_gemm_s8_m6z_dot, ek_gemm_s8_row_m6z_dot, NULL, ek_gemm_s8_tile_dot, 6, 8, 1)
-EK_GEMM_S8(ek_gemm_s8_m7z_dot, ek_gemm_s8_row_m7z_dot, NULL, ek_gemm_s8_tile_dot, 7, 8, 1)
-EK_GEMM_S8(ek_gemm_s8_m8z_dot, ek_gemm_s8_row_m8z_dot, NULL, ek_gemm_s8_tile_dot, 8, 8, 1)
+EK_GEMM_S8(ek_gemm_s8_m1n8_dot, ek_gemm_s8_row_m1n8_dot, NULL, ek_gemm_s8_tile_dot, 1, 8, 0)
+EK_GEMM_S8(ek_gemm_s8_m4n8_dot, ek_gemm_s8_row_m4n8_dot, NULL, ek_gemm_s8_tile_dot, 4, 8, 0)
+EK_GEMM_S8(ek_gemm_s8_m7n8_dot, ek_gemm_s8_row_m7n8_dot, NULL, ek_gemm_s8_tile_dot, 7, 8, 0)
+EK_GEMM_S8(ek_gemm_s8_m8n8_dot, ek_gemm_s8_row_m8n8_dot, NULL, ek_gemm_s8_tile_dot, 8, 8, 0)
 EK_GEMM_S8(ek_gemm_s8_m1n16z_dot, ek_gemm_s8_row_m1n16z_dot, NULL, ek_gemm_s8_tile_dot, 1, 16, 1)
 EK_GEMM_S8(ek_gemm_s8_m2n16z_dot, ek_gemm_s8_row_m2n16z_dot, NULL, ek_gemm_s8_tile_dot, 2, 16, 1)
 EK_GEMM_S8(ek_gemm_s8_m3n16z_dot, ek_gemm_s8_row_m3n16z_dot, NULL, ek_gemm_s8_tile_dot, 3, 16, 1)
 EK_GEMM_S8(ek_gemm_s8_m4n16z_dot, ek_gemm_s8_row_m4n16z_dot, NULL, ek_gemm_s8_tile_dot, 4, 16, 1)
 EK_GEMM_S8(ek_gemm_s8_m5n16z_dot, ek_gemm_s8_row_m5n16z_dot, NULL, ek_gemm_s8_tile_dot, 5, 16, 1)
 EK_GEMM_S8(ek_gemm_s8_m6n16z_dot, ek_gemm_s8_row_m6n16z_dot, NULL, ek_gemm_s8_tile_dot, 6, 16, 1)
+EK_GEMM_S8(ek_gemm_s8_m1n8z_dot, ek_gemm_s8_row_m1n8z_dot, NULL, ek_gemm_s8_tile_dot, 1, 8, 1)
+EK_GEMM_S8(ek_gemm_s8_m4n8z_dot, ek_gemm_s8_row_m4n8z_dot, NULL, ek_gemm_s8_tile_dot, 4, 8, 1)
+EK_GEMM_S8(ek_gemm_s8_m7n8z_dot, ek_gemm_s8_row_m7n8z_dot, NULL, ek_gemm_s8_tile_dot, 7, 8, 1)
+EK_GEMM_S8(ek_gemm_s8_m8n8z_dot, ek_gemm_s8_row_m8n8z_dot, NULL, ek_gemm_s8_tile_dot, 8, 8, 1)
 
-/* Rows of such tiles where saturation makes the results, else of other tiles. */
-#define EK_GEMM_S8_LINE_DOT(NAME, ROW, OTHER, mr, nr, depth)                                                         \
+/* Rows of such tiles, 4 windows times 16 channels, where saturation makes the results; else of other tiles. */
+#define EK_GEMM_S8_LINE_DOT(NAME, ROW, OTHER, depth, zero)                                                           \
     EK_SHARED void ROW(const int8_t *const *taps, ptrdiff_t at, const unsigned char *panel, int8_t *y, int channels, \
                        const ek_gemm_s8_t *p, int windows) {                                                         \
-        if (!ek_gemm_s8_plain_dot(p) || channels < nr) {                                                             \
+        if (!ek_gemm_s8_plain_dot(p) || channels < 16) {                                                             \
             OTHER(taps, at, panel, y, channels, p, windows);                                                         \
             return;                                                                                                  \
         }                                                                                                            \
-        EK_GEMM_S8_TILES(ek_gemm_s8_line_dot, mr, nr, mr, nr, depth)                                                 \
+        EK_GEMM_S8_TILES(ek_gemm_s8_line_dot, 4, 16, 4, 16, depth, zero)                                             \
     }                                                                                                                \
     EK_GEMM_S8_WHOLE(NAME, ROW, NULL)
-EK_GEMM_S8_LINE_DOT(ek_gemm_s8_m4n16k16_dot, ek_gemm_s8_row_m4n16k16_dot, ek_gemm_s8_row_m4n16_dot, 4, 16, 16)
-EK_GEMM_S8_LINE_DOT(ek_gemm_s8_m4n16k24_dot, ek_gemm_s8_row_m4n16k24_dot, ek_gemm_s8_row_m4n16_dot, 4, 16, 24)
-EK_GEMM_S8_LINE_DOT(ek_gemm_s8_m4n16k28_dot, ek_gemm_s8_row_m4n16k28_dot, ek_gemm_s8_row_m4n16_dot, 4, 16, 28)
-EK_GEMM_S8_LINE_DOT(ek_gemm_s8_m4n16k32_dot, ek_gemm_s8_row_m4n16k32_dot, ek_gemm_s8_row_m4n16_dot, 4, 16, 32)
-EK_GEMM_S8_LINE_DOT(ek_gemm_s8_m4n16k64_dot, ek_gemm_s8_row_m4n16k64_dot, ek_gemm_s8_row_m4n16_dot, 4, 16, 64)
+EK_GEMM_S8_LINE_DOT(ek_gemm_s8_m4n16k16_dot, ek_gemm_s8_row_m4n16k16_dot, ek_gemm_s8_row_m4n16_dot, 16, 0)
+EK_GEMM_S8_LINE_DOT(ek_gemm_s8_m4n16k24_dot, ek_gemm_s8_row_m4n16k24_dot, ek_gemm_s8_row_m4n16_dot, 24, 0)
+EK_GEMM_S8_LINE_DOT(ek_gemm_s8_m4n16k28_dot, ek_gemm_s8_row_m4n16k28_dot, ek_gemm_s8_row_m4n16_dot, 28, 0)
+EK_GEMM_S8_LINE_DOT(ek_gemm_s8_m4n16k32_dot, ek_gemm_s8_row_m4n16k32_dot, ek_gemm_s8_row_m4n16_dot, 32, 0)
+EK_GEMM_S8_LINE_DOT(ek_gemm_s8_m4n16k64_dot, ek_gemm_s8_row_m4n16k64_dot, ek_gemm_s8_row_m4n16_dot, 64, 0)
+EK_GEMM_S8_LINE_DOT(ek_gemm_s8_m4n16k16z_dot, ek_gemm_s8_row_m4n16k16z_dot, ek_gemm_s8_row_m4n16z_dot, 16, 1)
+EK_GEMM_S8_LINE_DOT(ek_gemm_s8_m4n16k28z_dot, ek_gemm_s8_row_m4n16k28z_dot, ek_gemm_s8_row_m4n16z_dot, 28, 1)
+EK_GEMM_S8_LINE_DOT(ek_gemm_s8_m4n16k32z_dot, ek_gemm_s8_row_m4n16k32z_dot, ek_gemm_s8_row_m4n16z_dot, 32, 1)
 
 #endif
