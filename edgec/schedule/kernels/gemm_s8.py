@@ -10,12 +10,13 @@ import numpy as np
 from edgec.ir import Array, KernelCall, Pointer, Scratch, Struct, Table
 from edgec.schedule.cores import Core
 from edgec.schedule.gemm_s8.dot import DOT
+from edgec.schedule.gemm_s8.neon import NEON
 from edgec.schedule.gemm_s8.panels import Requant, Tiles, pack
 from edgec.schedule.gemm_s8.walk import Walk, parameters, walks
 from edgec.schedule.gemm_s8.windows import Windows
 from edgec.schedule.variant import Schedule, Variant
 
-ISAS = (DOT,)
+ISAS = (DOT, NEON)
 """Tiles, the preferred first."""
 
 
@@ -36,13 +37,14 @@ def _numbers(struct: Struct) -> dict[str, Any]:
 
 def _weights(call: KernelCall, c: Windows) -> Array | None:
     """[o, kh, kw, depth]; None when they are computed."""
-    array = _constant(call.operands[1])
+    array = constant(call.operands[1])
     if array is None or call.kernel == "ek_fully_connected_s8":
         return None if array is None else array.reshape(c.oc, 1, 1, c.ic)
     return array.reshape(c.kh, c.kw, c.depth, c.oc).transpose(3, 0, 1, 2)
 
 
-def _constant(x: object) -> Array | None:
+def constant(x: object) -> Array | None:
+    """The array that an operand points to; None when it is computed."""
     if isinstance(x, Pointer):
         return x.value.const
     return x.array if isinstance(x, Table) else None
@@ -59,14 +61,14 @@ def requant(call: KernelCall) -> Requant:
 
 
 def _schedules(tiles: Tiles, call: KernelCall, core: Core) -> Sequence[Schedule]:
-    if _constant(call.operands[1]) is None or _constant(call.operands[2]) is None:
+    if constant(call.operands[1]) is None or constant(call.operands[2]) is None:
         return []
     return [w.schedule for w in walks(geometry(call), tiles.of(requant(call).w_zero), core)]
 
 
 def _apply(tiles: Tiles, call: KernelCall, schedule: Schedule) -> KernelCall:
     c, q, walk = geometry(call), requant(call), Walk(**schedule)
-    weights, bias = _weights(call, c), _constant(call.operands[2])
+    weights, bias = _weights(call, c), constant(call.operands[2])
     assert weights is not None
     assert bias is not None
     tile = walk.tile(tiles.of(q.w_zero))

@@ -8,11 +8,28 @@
  * Cortex-A53 three times as long as two loads. */
 #define EK_APART(p) ({ const void *p_ = (p); __asm__("" : "+r"(p_)); p_; })
 
-/* Shifts to the right alone (shift < 0): sqrdmulh is the high product; ssra takes 1 from what is negative, so that
- * srshl's rounding, ties up, becomes ties away from zero. */
-EK_KERNEL int32x4_t ek_multiply_right_neon(int32x4_t a, int32x4_t multiplier, int32x4_t shift) {
-    a = vqrdmulhq_s32(a, multiplier);
-    return vrshlq_s32(vsraq_n_s32(a, a, 31), shift);
+/* Eight sums to int8 in the upper halves of the result. Rounds twice, ties away from zero, adds y_zero and saturates: of
+ * x = round(sum * multiplier / 2^31) it takes (x + 2^(s-1) - (x < 0) + (y_zero << s)) >> s for 1 <= s <= 23. The table
+ * is multiplier, addend = 2^(s-1) + (y_zero << s) and shift = 24 - s to the left, [8] each; the second halves of the
+ * three are at table4. saturate: y_zero is -128, so that negative results saturate whatever their last bit. */
+EK_KERNEL int16x8_t ek_half_neon(int32x4_t a, int32x4_t b, const int32_t *table, const int32_t *table4,
+                                 const int saturate) {
+    int32x4_t c = vld1q_s32(table + 8), d = vld1q_s32(table4 + 8);
+#ifdef __ARM_FEATURE_QRDMX /* only a sum of -1 is negative where x is not, and the result is 0 there */
+    if (!saturate) c = vsraq_n_s32(c, a, 31), d = vsraq_n_s32(d, b, 31);
+    c = vqrdmlahq_s32(c, a, vld1q_s32(table)), d = vqrdmlahq_s32(d, b, vld1q_s32(table4));
+#else
+    a = vqrdmulhq_s32(a, vld1q_s32(table)), b = vqrdmulhq_s32(b, vld1q_s32(table4));
+    if (!saturate) c = vsraq_n_s32(c, a, 31), d = vsraq_n_s32(d, b, 31);
+    c = vqaddq_s32(c, a), d = vqaddq_s32(d, b);
+#endif
+    c = vqshlq_s32(c, vld1q_s32(table + 16)), d = vqshlq_s32(d, vld1q_s32(table4 + 16));
+    return vuzp2q_s16(vreinterpretq_s16_s32(c), vreinterpretq_s16_s32(d));
+}
+
+/* Two times eight of them to int8. */
+EK_KERNEL int8x16_t ek_bytes_neon(int16x8_t a, int16x8_t b) {
+    return vuzp2q_s8(vreinterpretq_s8_s16(a), vreinterpretq_s8_s16(b));
 }
 
 /* Any shift. A shift of 0 or to the left does not round: nothing is taken from it (its sign bit is clear). */
