@@ -10,7 +10,7 @@ import numpy as np
 from edgec.ir import Array
 from edgec.schedule.cores import Core
 from edgec.schedule.gemm_s8.panels import Requant, Tiles, pack
-from edgec.schedule.gemm_s8.walk import fields, walks
+from edgec.schedule.gemm_s8.walk import parameters, walks
 from edgec.schedule.gemm_s8.windows import Windows
 from tests.schedule.gemm_law import law
 from tests.schedule.gemm_runner import Case
@@ -29,10 +29,19 @@ class Layers:
         """One of them."""
         return int(self.rng.choice(options))
 
-    def windows(self) -> Windows:
-        """A matrix product or 1x1, a convolution, or a transposed one."""
+    def windows(self, depth: int) -> Windows:
+        """A matrix product or 1x1, a convolution, or a transposed one; what a tile for a depth (not 0) may take."""
         one, kind = self.one, self.rng.random()
-        depth, oc = one(*DEPTHS), one(*CHANNELS)
+        oc = one(*CHANNELS)
+        if depth == 28 and kind < 0.5:  # the first layer of an image: its windows are gathered
+            h, w, s = one(3, 4, 8), one(8, 9, 17), one(1, 2)
+            return Windows(
+                one(1, 2), h, w, 3, (h - 1) // s + 1, (w - 1) // s + 1, oc, 3, 3, s, s, 1, 1, one(0, 1), one(0, 1)
+            )
+        if depth:
+            kind, depth = 0, depth - one(0, 0, 1, 3)
+        else:
+            depth = one(*DEPTHS)
         if kind < 0.35:
             h, w = one(1, 1, 2, 7, 9), one(1, 2, 3, 7, 8, 13, 16)
             return Windows(one(1, 1, 2), h, w, depth, h, w, oc)
@@ -66,7 +75,7 @@ class Layers:
         low, high = (int(v) for v in sorted(rng.choice([-128, -128, -100, -1, 0, 6, 100, 127, 127], 2)))
         if rng.random() < 0.4:
             low, high = -128, 127
-        zeros = (one(-128, -3, 0, 5, 127), one(0, 0, 0, -128, 3, 127), one(-128, -128, -3, 0, 5, 127))
+        zeros = (one(-128, -3, 0, 5, 127), one(0, 0, 0, -128, 3, 127), one(-128, -128, -128, -3, 0, 5, 127))
         base = Requant(*zeros, low, high)
         if kind == "scale":
             return replace(base, scale=rng.choice([2.0**-9, 1e-3, 0.0, 0.01, 1.5 * 2**-8], c.oc))
@@ -93,21 +102,23 @@ class Layers:
 def cases(tiles: Tiles, count: int, seed: int, folder: Path) -> tuple[list[Case], list[Array]]:
     """Random layers, each by a random legal schedule of a core with random caches, and what each must give."""
     layers, todo, want = Layers(seed), list[Case](), list[Array]()
+    every = [*tiles.tiles, *tiles.zero]
     while len(todo) < count:
-        c = layers.windows()
+        tile = every[layers.rng.integers(len(every))]
+        c = layers.windows(tile.depth)
         core = Core("any", tiles.isa, l1=layers.one(256, 4096, 32768), l2=layers.one(1024, 1 << 18))
-        found = list(walks(c, tiles, core))
+        q = layers.requant(c)
+        few = tiles.of(q.w_zero)
+        found = [w for w in walks(c, few, core) if w.tile(few) is tile]
         if not found:
-            assert min(min(p.oh, p.ow) for p in c.parts()) < 1
             continue
         walk = found[layers.rng.integers(len(found))]
         if layers.rng.random() < 0.3:
             walk = replace(walk, by_panels=1 - walk.by_panels)
-        q, (x, w, bias) = layers.requant(c), layers.data(c)
-        tile = next(t for t in tiles.tiles if t.mr == walk.mr)
+        x, w, bias = layers.data(c)
         panels = pack(c, w, bias, q, tiles, tile)
-        params = fields(c, q, tile, walk, panels)
+        params = parameters(c, q, tile, walk, panels)
         shape, parts = (c.n, c.oh, c.ow, c.oc), layers.one(1, 1, 2, 3)
-        todo.append(Case(tiles.function(tile, q.w_zero), params, x, panels.array, shape, parts))
+        todo.append(Case(tiles.function(tile, q.w_zero), params.fields, x, panels.array, shape, parts))
         want.append(law(folder, c, x, w, bias, q))
     return todo, want

@@ -49,11 +49,14 @@ def _library(folder: Path) -> ctypes.CDLL:
 def law(folder: Path, c: Windows, x: Array, w: Array, bias: Array, q: Requant) -> Array:
     """Image [n,ih,iw,ic], weights [o,kh,kw,depth], bias [o] -> [n,oh,ow,oc]. folder: where to build."""
     y = np.empty((c.n, c.oh, c.ow, c.oc), np.int8)
+    params: tuple[int, ...]
+    tables: tuple[Array, ...]
     image = (c.n, c.ih, c.iw, c.ic, c.oh, c.ow, c.oc, c.kh, c.kw)
     if q.scale is not None:
         function, params, tables = "connected", (c.n * c.ih * c.iw, c.ic, c.oc), (q.scale.astype(np.float64),)
     else:
-        assert q.multiplier is not None and q.shift is not None
+        assert q.multiplier is not None
+        assert q.shift is not None
         tables, w = (q.multiplier, q.shift), w.transpose(1, 2, 3, 0)
         function, params = "conv", (*image, c.sh, c.sw, c.dh, c.dw, c.pt, c.pl, c.depth)
         if c.phases is not None:

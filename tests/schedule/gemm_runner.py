@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,7 +69,7 @@ class Case:
     """One call: entry (its name), fields of ek_gemm_s8_t in order, image, panels; the result's shape; threads."""
 
     entry: str
-    fields: dict[str, int | str]
+    fields: Mapping[str, object]
     x: Array
     w: Array
     shape: tuple[int, ...]

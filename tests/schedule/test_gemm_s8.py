@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from edgec.schedule.gemm_s8.dot import DOT
+from edgec.schedule.gemm_s8.neon import NEON
 from edgec.schedule.gemm_s8.panels import Tiles
 from tests.schedule.gemm_cases import cases
 from tests.schedule.gemm_runner import FINISH, program, run
@@ -18,7 +19,7 @@ A76 = ("qemu-aarch64", "-cpu", "cortex-a76")
 
 def check(tiles: Tiles, header: str, compiler: tuple[str, ...], emulator: tuple[str, ...], folder: Path) -> None:
     """All tiles of an ISA agree with the plain kernels."""
-    entries = [tiles.function(t, zero) for t in tiles.tiles for zero in (0, 1)]
+    entries = list(dict.fromkeys(tiles.function(t, zero) for zero in (0, 1) for t in tiles.of(zero)))
     todo, want = cases(tiles, 800, 7, folder)
     assert {c.entry for c in todo} == set(entries)
     assert {c.fields["finish"] for c in todo} == set(FINISH)
@@ -31,3 +32,11 @@ def check(tiles: Tiles, header: str, compiler: tuple[str, ...], emulator: tuple[
 @pytest.mark.arm
 def test_dot(tmp_path: Path) -> None:
     check(DOT, "dot/ek_gemm_s8_dot.h", (*ZIG, "-mcpu=cortex_a76"), A76, tmp_path)
+
+
+@pytest.mark.cc
+@pytest.mark.arm
+@pytest.mark.parametrize("core", ["a53", "a72"])
+def test_neon(tmp_path: Path, core: str) -> None:
+    emulator = ("qemu-aarch64", "-cpu", f"cortex-{core}")
+    check(NEON, "neon/ek_gemm_s8_neon.h", (*ZIG, f"-mcpu=cortex_{core}"), emulator, tmp_path)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from edgec.ir import Array
+from edgec.ops.fixed_point import multiply_by_quantized_multiplier
 from edgec.schedule.gemm_s8.windows import Windows
 
 FAST, LAW, SCALE = "EK_GEMM_FAST", "EK_GEMM_LAW", "EK_GEMM_SCALE"
@@ -15,6 +16,10 @@ FAST, LAW, SCALE = "EK_GEMM_FAST", "EK_GEMM_LAW", "EK_GEMM_SCALE"
 
 LINE = 64
 """Panels take whole cache lines, bytes."""
+
+
+GATHERED = 16
+"""Bytes of a row of a window that is gathered, at most."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +41,7 @@ class Tile:
     """A tile of `mr` windows times `nr` channels; runs are padded to `unit` elements of `element` bytes.
 
     fixed, window: cycles that a tile takes besides its products, and for each window, to choose among tiles.
-    converts: rows pass through ek_gemm_s8_load_t.
+    converts: rows pass through ek_gemm_s8_load_t. depth: the one that it takes, as one run; 0 takes any.
     """
 
     mr: int
@@ -46,19 +51,33 @@ class Tile:
     window: float
     element: int = 1
     converts: bool = False
+    depth: int = 0
 
     def padded(self, run: int) -> int:
         """Elements that are read of a run."""
         return -(-run // self.unit) * self.unit
 
+    def gathers(self, c: Windows) -> bool:
+        """Whether windows are gathered: those of few bytes in a row, of which padding would be a good part."""
+        taps, run = c.taps
+        few = taps == c.kh > 1 and run * self.element <= GATHERED and c.groups == 1 and not c.phase and c.phases is None
+        return few and taps * self.padded(run) > 1.15 * self.padded(taps * run)
+
+    def runs(self, c: Windows) -> tuple[int, int]:
+        """Pointers of a window and elements behind each, as the tile sees them."""
+        taps, run = c.taps
+        return (1, taps * run) if self.gathers(c) else (taps, run)
+
 
 @dataclass(frozen=True)
 class Tiles:
-    """The tiles of an ISA: functions ek_gemm_s8_m<mr>_<suffix>, and m<mr>z for weights with a zero point.
+    """The tiles of an ISA: functions ek_gemm_s8_m<mr>_<suffix>; with n<nr> where tiles differ in width, k<depth> where
+    they are made for one, z for weights with a zero point.
 
     weights: [panels, nr, taps, run] int8 as the tile reads them, [panels, ...] of any type. tables: int32 [o] each, the
     bias first, from the bias [o], how sums become int8 and the largest |sum| of each channel [o]; None where the fast
-    way cannot be exact.
+    way cannot be exact. zero: the tiles for weights with a zero point, where they are others. wide: `weights` takes
+    int16 less the zero point, of which the tiles know nothing. offset: what ek_gemm_s8_load_t adds to elements.
     """
 
     suffix: str
@@ -66,10 +85,19 @@ class Tiles:
     tiles: tuple[Tile, ...]
     weights: Callable[[Array], Array]
     tables: Callable[[Array, Requant, Array], list[Array] | None]
+    zero: tuple[Tile, ...] = ()
+    wide: bool = False
+    offset: int = 0
+
+    def of(self, w_zero: int) -> tuple[Tile, ...]:
+        """Those for weights with this zero point."""
+        return self.zero if w_zero and self.zero else self.tiles
 
     def function(self, tile: Tile, w_zero: int) -> str:
         """The name of a tile's function."""
-        return f"ek_gemm_s8_m{tile.mr}{'z' if w_zero else ''}_{self.suffix}"
+        width = f"n{tile.nr}" if len({t.nr for t in self.tiles}) > 1 else ""
+        depth, zero = f"k{tile.depth}" if tile.depth else "", "z" if w_zero and not self.wide else ""
+        return f"ek_gemm_s8_m{tile.mr}{width}{depth}{zero}_{self.suffix}"
 
 
 @dataclass(frozen=True)
@@ -87,14 +115,17 @@ class Panels:
 
 def pack(c: Windows, w: Array, bias: Array, q: Requant, tiles: Tiles, tile: Tile) -> Panels:
     """Panels of weights [o, kh, kw, depth] and a bias [o]."""
+    w, bias, q = settled(w, bias, q)
     bound, blocks, finish = sums_bound(w, bias, q), [], FAST
     for part, phase in zip(c.parts(), _phases(c, w, q.w_zero), strict=True):
         packed = _weights(part, phase, q, tiles, tile)
         taken = (phase.reshape(c.oc, -1).astype(np.int64) - q.w_zero).sum(1)
-        finish, tables = _tables(_wrap(bias.astype(np.int64) - q.x_zero * taken), q, bound, tiles)
-        block = np.concatenate([_head(c, tables, tile), packed], 1)
-        blocks.append(np.pad(block, ((0, 0), (0, -block.shape[1] % LINE))))
-    return Panels(np.concatenate(blocks).view(np.int64), finish)
+        folded = wrap(bias.astype(np.int64) - (q.x_zero + tiles.offset) * taken)
+        finish, tables = _tables(folded, q, bound, tiles)
+        blocks.append(np.concatenate([_head(c, tables, tile), packed], 1))
+    size = -(-max(b.shape[1] for b in blocks) // LINE) * LINE
+    padded = [np.pad(b, ((0, 0), (0, size - b.shape[1]))) for b in blocks]
+    return Panels(np.concatenate(padded).view(np.int64), finish)
 
 
 def _head(c: Windows, tables: list[Array], tile: Tile) -> Array:
@@ -106,10 +137,12 @@ def _head(c: Windows, tables: list[Array], tile: Tile) -> Array:
 
 def _weights(part: Windows, w: Array, q: Requant, tiles: Tiles, tile: Tile) -> Array:
     """Bytes [panels, ...] of the weights of one part."""
-    taps, run = part.taps
+    taps, run = tile.runs(part)
     rows = np.full((part.groups, part.oc // part.groups, taps, tile.padded(run)), q.w_zero, np.int8)
     rows[..., :run] = w.reshape(*rows.shape[:3], run)
     panels = _by_panel(rows, tile.nr, q.w_zero).reshape(-1, tile.nr, *rows.shape[2:])
+    if tiles.wide:
+        panels = panels.astype(np.int16) - np.int16(q.w_zero)
     packed = np.ascontiguousarray(tiles.weights(panels))
     return packed.reshape(len(packed), -1).view(np.int8)
 
@@ -143,20 +176,40 @@ def sums_bound(w: Array, bias: Array, q: Requant) -> Array:
     return bound
 
 
-def right_shifts(q: Requant, bound: Array) -> tuple[Array, Array] | None:
-    """Multipliers and right shifts, all from 1 to 23, that give what q gives for sums up to `bound` [o]; None if there
-    are none. Channels that always give y_zero get multiplier 0 and shift 1."""
-    assert q.multiplier is not None and q.shift is not None
+def settled(w: Array, bias: Array, q: Requant) -> tuple[Array, Array, Requant]:
+    """The same with other weights [o, ...], bias [o] and multipliers for channels whose result no input changes: dead
+    ones with a bias of 2^30 and a multiplier of 2^-27, say, which would bar a whole layer from the fast way."""
+    if q.multiplier is None or q.shift is None:
+        return w, bias, q
+    span = sums_bound(w, np.zeros_like(bias), q)
+    ends = [bias.astype(np.int64) - span, bias.astype(np.int64) + span]
+    if any((np.abs(end) >= 1 << 31).any() for end in ends):
+        return w, bias, q
+    results = (multiply_by_quantized_multiplier(end.astype(np.int32), q.multiplier, q.shift) for end in ends)
+    least, most = (np.clip(r, q.low - q.y_zero, q.high - q.y_zero) for r in results)
+    left = np.clip(q.shift.astype(np.int64), 0, 31)
+    one = (least == most) & (np.maximum(*np.abs(ends)) < np.int64(1) << 31 - left)  # beyond, sums wrap
+    w = np.where(one.reshape(-1, *[1] * (w.ndim - 1)), np.int8(q.w_zero), w)
+    multiplier, shift = np.where(one, 1 << 30, q.multiplier), np.where(one, -1, q.shift)
+    q = replace(q, multiplier=multiplier.astype(np.int32), shift=shift.astype(np.int32))
+    return w, np.where(one, 4 * least, bias).astype(np.int32), q
+
+
+def right_shifts(q: Requant, bound: Array, least: int = 1) -> tuple[Array, Array] | None:
+    """Multipliers and right shifts, all from `least` to 23, that give what q gives for sums up to `bound` [o]; None if
+    there are none. Channels that always give y_zero get multiplier 0 and shift 1."""
+    assert q.multiplier is not None
+    assert q.shift is not None
     multiplier, right = q.multiplier.astype(np.int64), -q.shift.astype(np.int64)
     high = (np.minimum(bound, 1 << 31) * multiplier >> 31) + 1
     dead = (multiplier == 0) | ((right > 0) & (high < np.int64(1) << np.clip(right - 1, 0, 62)))
     multiplier, right = np.where(dead, 0, multiplier), np.where(dead, 1, right)
-    if ((right < 1) | (right > 23)).any():
+    if ((right < least) | (right > 23)).any():
         return None
     return multiplier.astype(np.int32), right.astype(np.int32)
 
 
-def _wrap(sums: Array) -> Array:
+def wrap(sums: Array) -> Array:
     """int64 to int32 modulo 2^32, as C adds them."""
     return sums.astype(np.uint64).astype(np.uint32).view(np.int32)
 
@@ -167,5 +220,6 @@ def _tables(bias: Array, q: Requant, bound: Array, tiles: Tiles) -> tuple[str, l
     fast = tiles.tables(bias, q, bound)
     if fast is not None:
         return FAST, fast
-    assert q.multiplier is not None and q.shift is not None
+    assert q.multiplier is not None
+    assert q.shift is not None
     return LAW, [bias, q.multiplier.astype(np.int32), q.shift.astype(np.int32)]

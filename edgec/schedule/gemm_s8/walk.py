@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 
+from edgec.ir import Struct
 from edgec.schedule.cores import Core
-from edgec.schedule.gemm_s8.panels import LINE, Panels, Requant, Tile, Tiles
+from edgec.schedule.gemm_s8.panels import GATHERED, LINE, Panels, Requant, Tile
 from edgec.schedule.gemm_s8.windows import Windows
 
 
@@ -16,20 +17,26 @@ class Walk:
     block, whether threads share the panels and not the rows."""
 
     mr: int
+    nr: int
+    depth: int
     row: int
     band: int
     cols: int
     by_panels: int
 
     @property
-    def parameters(self) -> dict[str, int]:
+    def schedule(self) -> dict[str, int]:
         """As a schedule."""
         return asdict(self)
 
+    def tile(self, tiles: Sequence[Tile]) -> Tile:
+        """Its tile among some."""
+        return next(t for t in tiles if (t.mr, t.nr, t.depth) == (self.mr, self.nr, self.depth))
 
-def walks(c: Windows, tiles: Tiles, core: Core) -> Iterator[Walk]:
-    """Legal schedules, what analysis says is best first."""
-    fit = [t for t in tiles.tiles if t.mr <= _narrowest(c)]
+
+def walks(c: Windows, tiles: Sequence[Tile], core: Core) -> Iterator[Walk]:
+    """Legal schedules by one of these tiles, what analysis says is best first."""
+    fit = [t for t in tiles if t.mr <= _narrowest(c) and _takes(c, t)]
     for tile in sorted(fit, key=lambda t: _cycles(c, t, core)):
         yield from _flat(c, tile, core) if c.flat else _rows(c, tile, core)
 
@@ -39,11 +46,17 @@ def _narrowest(c: Windows) -> int:
     return c.n * c.oh * c.ow if c.flat else min(p.ow if p.oh > 0 else 0 for p in c.parts())
 
 
+def _takes(c: Windows, t: Tile) -> bool:
+    """Whether the depth is one that the tile is made for."""
+    taps, run = t.runs(c.parts()[0])
+    return t.depth == 0 or (taps == 1 and t.depth == t.padded(run))
+
+
 def _cycles(c: Windows, t: Tile, core: Core) -> float:
     """An estimate for the whole."""
     total = 0.0
     for part in c.parts():
-        taps, run = part.taps
+        taps, run = t.runs(part)
         depth = taps * t.padded(run)
         rows, length = (1, c.n * c.oh * c.ow) if c.flat else (c.n * part.oh, part.ow)
         one = t.fixed + t.mr * (t.window + t.nr * depth / core.macs_s8)
@@ -60,13 +73,13 @@ def _flat(c: Windows, t: Tile, core: Core) -> Iterator[Walk]:
     default = total if panels > core.l2 // 2 and not t.converts else room
     for wanted in dict.fromkeys(min(n, total) for n in (default, room // 2, 2 * room, 4 * room, total)):
         row = _even(total, max(wanted, t.mr), t.mr)
-        yield Walk(t.mr, row, 1, _ceil(row, t.mr) * t.mr, int(row >= total))
+        yield Walk(t.mr, t.nr, t.depth, row, 1, _ceil(row, t.mr) * t.mr, int(row >= total))
 
 
 def _rows(c: Windows, t: Tile, core: Core) -> Iterator[Walk]:
     """Bands of rows that see a panel before the next one: more than one where the panels leave the first cache."""
     part = c.parts()[0]
-    taps, run = part.taps
+    taps, run = t.runs(part)
     line = c.iw * c.ic * t.element
     panels = _panels(c, t) * t.nr * taps * t.padded(run) * t.element
     band = 1
@@ -74,7 +87,7 @@ def _rows(c: Windows, t: Tile, core: Core) -> Iterator[Walk]:
         band = (core.l1 // 2 - ((part.kh - 1) * c.dh + 1) * line) // (c.sh * line + part.ow * c.oc) + 1
     cols = _ceil(part.ow, t.mr) * t.mr
     for b in dict.fromkeys(max(1, min(n, part.oh)) for n in (band, 1, 2, 4, band * 2)):
-        yield Walk(t.mr, part.ow, b, cols, int(b >= part.oh and c.n == 1))
+        yield Walk(t.mr, t.nr, t.depth, part.ow, b, cols, int(b >= part.oh and c.n == 1))
 
 
 def _even(total: int, wanted: int, mr: int) -> int:
@@ -85,12 +98,12 @@ def _even(total: int, wanted: int, mr: int) -> int:
     return row
 
 
-def fields(c: Windows, q: Requant, t: Tile, walk: Walk, panels: Panels) -> dict[str, int | str]:
-    """The fields of ek_gemm_s8_t, in its order."""
+def parameters(c: Windows, q: Requant, t: Tile, walk: Walk, panels: Panels) -> Struct:
+    """What ek_gemm_s8 is told."""
     (sh, sw), e = c.phases or (1, 1), t.element
     c = c.parts()[0] if (sh, sw) == (1, 1) else c
     part = c.parts()[0]
-    taps, run = part.taps
+    taps, run = t.runs(part)
     windows, count = (c.n if c.flat else 1) * c.oh * c.ow, _panels(c, t)
     y_row, y_image = c.ow * c.oc, c.oh * c.ow * c.oc
     if c.flat:
@@ -98,30 +111,36 @@ def fields(c: Windows, q: Requant, t: Tile, walk: Walk, panels: Panels) -> dict[
         c = part = replace(c, n=1, ih=rows, iw=walk.row, oh=rows, ow=walk.row, dh=1, dw=1)
     size = windows * c.ic if c.flat else c.n * c.ih * c.iw * c.ic
     slots, slot_rows, slot_bytes, buffered = _buffers(c, t, walk)
-    scratch = _ceil(walk.band * taps, 8) * 64 + _ceil(slots, 16) * 64 + (slots + 1 if slots else 0) * slot_bytes
-    return dict(
-        taps=taps, run=t.padded(run), step=c.sw * c.ic * e, y_step=sw * c.oc, finish=panels.finish,
+    gather = t.padded(run) * e if t.gathers(c) else 0
+    gather_bytes = _ceil(c.ow * gather + GATHERED, LINE) * LINE if gather else 0
+    scratch = _ceil(walk.band * taps + (part.kh if gather else 0), 8) * 64 + _ceil(slots, 16) * 64
+    scratch += (slots + 1 if slots else 0) * slot_bytes + walk.band * gather_bytes
+    return Struct(
+        "ek_gemm_s8_t",
+        taps=taps, run=t.padded(run), step=gather or c.sw * c.ic * e, y_step=sw * c.oc, finish=panels.finish,
         w_zero=q.w_zero, x_zero=q.x_zero, y_zero=q.y_zero, low=q.low, high=q.high,
         n=c.n, ih=c.ih, iw=c.iw, ic=c.ic, size=size, oh=c.oh, ow=c.ow, windows=windows,
-        sh=c.sh, dh=c.dh, pt=c.pt, pl=c.pl, kh=part.kh, tap_bytes=c.dw * c.ic * e, y_row=sh * y_row, y_image=y_image,
+        sh=c.sh, dh=c.dh, pt=c.pt, pl=c.pl, kh=part.kh, tap_bytes=c.dw * c.ic * e,
+        gather=gather, gather_run=c.kw * c.ic * e if gather else 0, x_step=c.sw * c.ic * e,
+        y_row=sh * y_row, y_image=y_image,
         group_ic=c.depth, group_oc=c.oc // c.groups, phase_h=sh, phase_w=sw, kw=part.kw,
         mr=t.mr, nr=t.nr, panel_bytes=panels.bytes, panels=count, group_panels=count // c.groups,
         band=walk.band, cols=walk.cols, by_panels=walk.by_panels, element=e, buffered=int(buffered),
-        slots=slots, slot_rows=slot_rows, slot_bytes=slot_bytes, scratch_bytes=scratch,
+        slots=slots, slot_rows=slot_rows, slot_bytes=slot_bytes, gather_bytes=gather_bytes,
+        scratch_bytes=scratch,
     )  # fmt: skip
 
 
 def _buffers(c: Windows, t: Tile, walk: Walk) -> tuple[int, int, int, bool]:
     """Line buffers, image rows to a step of them, bytes of one, and whether all rows need them."""
-    parts = c.parts()
+    parts, gathers = c.parts(), t.gathers(c)
     kh, (taps, run) = parts[0].kh, parts[0].taps
-    buffered = t.converts or any(p.pl > 0 or p.right > 0 for p in parts)
+    buffered = t.converts or gathers or any(p.pl > 0 or p.right > 0 for p in parts)
     padded = t.padded(run) > run or any(p.pt > 0 or p.bottom > 0 for p in parts)
     many = (walk.band - 1) * c.sh + (kh - 1) * c.dh + 1
     slots, slot_rows = (kh, c.dh) if walk.band == 1 else (many, 1)
-    reach = max(
-        ((p.ow - 1) * c.sw + (taps // kh - 1) * c.dw) * c.ic + (c.groups - 1) * c.depth + t.padded(run) for p in parts
-    )
+    columns = max((p.ow - 1) * c.sw + (taps // kh - 1) * c.dw for p in parts)
+    reach = columns * c.ic + (c.groups - 1) * c.depth + max(t.padded(run), GATHERED if gathers else 0)
     return (slots if buffered or padded else 0), slot_rows, _ceil(reach * t.element, LINE) * LINE, buffered
 
 

@@ -1,4 +1,4 @@
-"""Geometry: the windows of a convolution, of a transposed one and of a matrix product, as csrc/ek_gemm_s8.h sees them."""
+"""Geometry: the windows of convolutions, transposed ones and matrix products, as csrc/ek_gemm_s8.h sees them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 @dataclass(frozen=True)
 class Windows:
     """A convolution, as ek_conv2d_t has it; with `phases`, a transposed one (ek_transpose_conv2d_t), whose stride they
-    are: rows and columns of the result a phase apart are convolutions of stride 1 by every phase-th tap.
+    are: rows and columns of the result a phase apart are convolutions of stride 1 by every phase-th tap. phase: whether
+    it is one of those.
     """
 
     n: int
@@ -28,6 +29,7 @@ class Windows:
     pl: int = 0
     group_ic: int = 0
     phases: tuple[int, int] | None = None
+    phase: bool = False
 
     @property
     def depth(self) -> int:
@@ -72,5 +74,5 @@ class Windows:
             for b in range(sw):
                 oh, ow = -(-(self.oh - a) // sh), -(-(self.ow - b) // sw)
                 pt, pl = kh - 1 - (a + self.pt) // sh, kw - 1 - (b + self.pl) // sw
-                out.append(replace(self, kh=kh, kw=kw, oh=oh, ow=ow, pt=pt, pl=pl, phases=None))
+                out.append(replace(self, kh=kh, kw=kw, oh=oh, ow=ow, pt=pt, pl=pl, phases=None, phase=True))
         return out

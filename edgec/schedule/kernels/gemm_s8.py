@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from edgec.ir import Array, KernelCall, Pointer, Scratch, Struct, Table
 from edgec.schedule.cores import Core
 from edgec.schedule.gemm_s8.dot import DOT
+from edgec.schedule.gemm_s8.neon import NEON
 from edgec.schedule.gemm_s8.panels import Requant, Tiles, pack
-from edgec.schedule.gemm_s8.walk import Walk, fields, walks
+from edgec.schedule.gemm_s8.walk import Walk, parameters, walks
 from edgec.schedule.gemm_s8.windows import Windows
 from edgec.schedule.variant import Schedule, Variant
 
-ISAS = (DOT,)
+ISAS = (DOT, NEON)
 """Tiles, the preferred first."""
 
 
@@ -29,19 +31,20 @@ def geometry(call: KernelCall) -> Windows:
     return Windows(phases=(f.pop("sh"), f.pop("sw")), **f)
 
 
-def _numbers(struct: Struct) -> dict[str, int]:
+def _numbers(struct: Struct) -> dict[str, Any]:
     return {name: struct.number(name) for name in struct.fields}
 
 
 def _weights(call: KernelCall, c: Windows) -> Array | None:
     """[o, kh, kw, depth]; None when they are computed."""
-    array = _constant(call.operands[1])
+    array = constant(call.operands[1])
     if array is None or call.kernel == "ek_fully_connected_s8":
         return None if array is None else array.reshape(c.oc, 1, 1, c.ic)
     return array.reshape(c.kh, c.kw, c.depth, c.oc).transpose(3, 0, 1, 2)
 
 
-def _constant(x: object) -> Array | None:
+def constant(x: object) -> Array | None:
+    """The array that an operand points to; None when it is computed."""
     if isinstance(x, Pointer):
         return x.value.const
     return x.array if isinstance(x, Table) else None
@@ -51,28 +54,29 @@ def requant(call: KernelCall) -> Requant:
     """The last operand."""
     last = call.operands[-1]
     assert isinstance(last, Struct)
-    names = ("x_zero", "w_zero", "y_zero", "low", "high")
-    tables = [n for n in ("multiplier", "shift", "scale") if n in last.fields]
-    return Requant(*(last.number(n) for n in names), **{n: last.table(n) for n in tables})
+    numbers = (last.number(n) for n in ("x_zero", "w_zero", "y_zero", "low", "high"))
+    multiplier, shift, scale = (last.table(n) if n in last.fields else None for n in ("multiplier", "shift", "scale"))
+    x_zero, w_zero, y_zero, low, high = numbers
+    return Requant(x_zero, w_zero, y_zero, low, high, multiplier, shift, scale)
 
 
 def _schedules(tiles: Tiles, call: KernelCall, core: Core) -> Sequence[Schedule]:
-    if _constant(call.operands[1]) is None or _constant(call.operands[2]) is None:
+    if constant(call.operands[1]) is None or constant(call.operands[2]) is None:
         return []
-    return [w.parameters for w in walks(geometry(call), tiles, core)]
+    return [w.schedule for w in walks(geometry(call), tiles.of(requant(call).w_zero), core)]
 
 
 def _apply(tiles: Tiles, call: KernelCall, schedule: Schedule) -> KernelCall:
     c, q, walk = geometry(call), requant(call), Walk(**schedule)
-    weights, bias = _weights(call, c), _constant(call.operands[2])
-    assert weights is not None and bias is not None
-    tile = next(t for t in tiles.tiles if t.mr == walk.mr)
+    weights, bias = _weights(call, c), constant(call.operands[2])
+    assert weights is not None
+    assert bias is not None
+    tile = walk.tile(tiles.of(q.w_zero))
     panels = pack(c, weights, bias.astype(np.int32), q, tiles, tile)
-    params = fields(c, q, tile, walk, panels)
-    scratch = params["scratch_bytes"]
-    assert isinstance(scratch, int)
+    params = parameters(c, q, tile, walk, panels)
     x, y, name = call.operands[0], call.operands[3], tiles.function(tile, q.w_zero)
-    return KernelCall(name, (x, Table(panels.array, "w"), y, Struct("ek_gemm_s8_t", **params), Scratch(scratch), 0, 1))
+    scratch = Scratch(params.number("scratch_bytes"))
+    return KernelCall(name, (x, Table(panels.array, "w"), y, params, scratch, 0, 1))
 
 
 def _variant(of: str, tiles: Tiles) -> Variant:

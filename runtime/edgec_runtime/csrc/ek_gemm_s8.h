@@ -1,10 +1,10 @@
 /* Int8 convolutions, fully connected layers and matrix products as one packed GEMM: the loops that all cores share.
  *
  * A window of the image is `taps` pointers with `run` elements behind each: one pointer for each row of the kernel, or
- * for each tap where these do not lie side by side. Nothing is gathered. Rows of the image are read where they are;
- * those alone that need padding (or another type, see `load`) are copied to a ring of line buffers as windows reach
- * them.
- * 1x1 kernels of stride 1 see their pixels as an image of rows as long as the schedule likes.
+ * for each tap where these do not lie side by side; only windows of a few bytes in a row are gathered, a row of them
+ * at a time, so that little is padded. Rows of the image are read where they are; those alone that need padding (or
+ * another type, see `load`) are copied to a ring of line buffers as windows reach them. 1x1 kernels of stride 1 see
+ * their pixels as an image of rows as long as the schedule likes.
  *
  * A tile computes mr windows times nr channels; each core has its own (csrc/dot, csrc/neon, csrc/avx2, csrc/vnni).
  * Channels come in panels of nr: the tables of a panel and its weights, packed by edgec/schedule/gemm_s8 in the order
@@ -33,6 +33,8 @@ typedef struct {
     int oh, ow, windows;      /* rows of windows, windows in a row; together (the last row may be shorter) */
     int sh, dh, pt, pl;       /* rows from window to window and from tap to tap, padding (negative: cut off) */
     int kh, tap_bytes;        /* rows of taps; bytes from tap to tap in a row */
+    int gather, gather_run;   /* bytes from window to window of those gathered, of a row of taps (at most 16); or 0 */
+    int x_step;               /* bytes from window to window of a row of the image */
     int y_row, y_image;       /* bytes from row to row of the result and from image to image */
     int group_ic, group_oc;   /* input elements from group to group, output channels of a group */
     int phase_h, phase_w, kw; /* of a transposed convolution: its stride; columns of taps of a phase. Else 1, 1 */
@@ -44,7 +46,7 @@ typedef struct {
     int element;              /* bytes of an element as the tile reads it: 1, or what `load` makes of it */
     int buffered;             /* all rows pass through line buffers: columns are padded, or `load` is given */
     int slots, slot_rows;     /* line buffers; image row r is held in buffer (r + pt) / slot_rows % slots */
-    int slot_bytes, scratch_bytes; /* of a line buffer, slack for a padded run included; of one part */
+    int slot_bytes, gather_bytes, scratch_bytes; /* of a line buffer, slack included; gathered windows; one part */
 } ek_gemm_s8_t;
 
 /* The tile over a row: results of `windows` (at least mr) windows, `channels` (at most nr) channels.
@@ -89,20 +91,21 @@ EK_SHARED void ek_gemm_s8_fill(unsigned char *to, ptrdiff_t n, const ek_gemm_s8_
         for (ptrdiff_t i = 0; i < n; i += 64) load(to + i * p->element, zeros, EK_MIN(n - i, 64));
 }
 
-/* The buffers of one part: pointers of a band, image row held by each slot, a row of padding, slots. */
+/* The buffers of one part: pointers of a band, image row held by each slot, a row of padding, slots, gathered rows. */
 typedef struct {
     const int8_t **taps;
     int *held;
-    unsigned char *zeros, *slot;
+    unsigned char *zeros, *slot, *gathered;
 } ek_gemm_s8_buffers_t;
 
 EK_KERNEL ek_gemm_s8_buffers_t ek_gemm_s8_start(unsigned char *scratch, const ek_gemm_s8_t *p,
                                                 ek_gemm_s8_load_t *load) {
     ek_gemm_s8_buffers_t b;
     b.taps = (const int8_t **)(void *)scratch;
-    b.held = (int *)(void *)(b.taps + (p->band * p->taps + 7) / 8 * 8);
+    b.held = (int *)(void *)(b.taps + (p->band * p->taps + (p->gather ? p->kh : 0) + 7) / 8 * 8);
     b.zeros = (unsigned char *)(b.held + (p->slots + 15) / 16 * 16);
     b.slot = b.zeros + p->slot_bytes;
+    b.gathered = b.slot + (ptrdiff_t)p->slots * p->slot_bytes;
     for (int i = 0; i < p->slots; i++) b.held[i] = -1;
     if (p->slots) ek_gemm_s8_fill(b.zeros, (ptrdiff_t)(p->slots + 1) * (p->slot_bytes / p->element), p, load);
     return b;
@@ -114,7 +117,7 @@ EK_KERNEL const int8_t *ek_gemm_s8_line(const int8_t *x, int image, int iy, int 
     if (iy < 0 || iy >= p->ih) return (const int8_t *)b->zeros;
     const int row = image * p->ih + iy, bytes = p->iw * p->ic;
     const ptrdiff_t size = p->size, from = (ptrdiff_t)row * bytes;
-    const ptrdiff_t past = from - (ptrdiff_t)p->pl * p->ic + (ptrdiff_t)(windows - 1) * p->step +
+    const ptrdiff_t past = from - (ptrdiff_t)p->pl * p->ic + (ptrdiff_t)(windows - 1) * p->x_step +
                            (p->taps / p->kh - 1) * p->tap_bytes + (p->panels / p->group_panels - 1) * p->group_ic;
     if (!p->buffered && past + p->run <= size) return x + from - (ptrdiff_t)p->pl * p->ic;
     const int s = (iy + p->pt) / p->slot_rows % p->slots;
@@ -132,11 +135,28 @@ EK_KERNEL const int8_t *ek_gemm_s8_line(const int8_t *x, int image, int iy, int 
     return (const int8_t *)slot;
 }
 
+/* Windows that begin in `lines`, each as one run. Copies 16 bytes, and then over what was too many. */
+EK_KERNEL const int8_t *ek_gemm_s8_gather(const int8_t *const *lines, unsigned char *to, int windows,
+                                          const ek_gemm_s8_t *p) {
+    const int8_t *first = (const int8_t *)to;
+    for (ptrdiff_t c = 0; c < windows; c++, to += p->gather)
+        for (int ky = 0; ky < p->kh; ky++) memcpy(to + ky * p->gather_run, lines[ky] + c * p->x_step, 16);
+    return first;
+}
+
+/* Reads a byte of each cache line, one after the other, as prefetchers like it: panels write a few bytes of a line each,
+ * a pixel further each time. */
+EK_KERNEL void ek_gemm_s8_touch(const int8_t *y, ptrdiff_t bytes) {
+    for (ptrdiff_t i = 0; i <= bytes; i += 64) (void)*(const volatile int8_t *)(y + i);
+}
+
 /* All panels of [panel, past) over a block: rows of windows from `first`, each with its pointers. */
 EK_KERNEL void ek_gemm_s8_block(const int8_t *const *taps, const unsigned char *w, int8_t *y, const ek_gemm_s8_t *p,
                                 ek_gemm_s8_row_t *row, int rows, int windows, int panel, int past) {
     for (int c = 0; c < windows; c += p->cols) {
         const int n = EK_MAX(EK_MIN(windows - c, p->cols), p->mr), first = EK_MIN(c, windows - n);
+        for (int r = 0; r < rows; r++)
+            ek_gemm_s8_touch(y + (ptrdiff_t)r * p->y_row + (ptrdiff_t)first * p->y_step, (ptrdiff_t)(n - 1) * p->y_step);
         for (int i = panel; i < past; i++) {
             const int group = i / p->group_panels, o = (i - group * p->group_panels) * p->nr;
             const int channels = EK_MIN(p->group_oc - o, p->nr);
@@ -155,19 +175,22 @@ EK_KERNEL void ek_gemm_s8_phase(const int8_t *x, const unsigned char *w, int8_t 
                                 unsigned char *scratch, ek_gemm_s8_row_t *row, ek_gemm_s8_load_t *load, int part,
                                 int parts) {
     const ek_gemm_s8_buffers_t b = ek_gemm_s8_start(scratch, p, load);
-    const int bands = (p->oh + p->band - 1) / p->band, blocks = p->n * bands, per_row = p->taps / p->kh;
+    const int bands = (p->oh + p->band - 1) / p->band, blocks = p->n * bands, per_row = p->gather ? 1 : p->taps / p->kh;
     const int share = p->by_panels ? p->panels : blocks;
     const int from = (int)((int64_t)share * part / parts), to = (int)((int64_t)share * (part + 1) / parts);
     for (int block = p->by_panels ? 0 : from; block < (p->by_panels ? blocks : to); block++) {
         const int image = block / bands, top = block % bands * p->band, rows = EK_MIN(p->band, p->oh - top);
         const int windows = EK_MIN(p->ow, p->windows - top * p->ow);
         const int8_t **tap = b.taps;
-        for (int r = 0; r < rows; r++)
+        for (int r = 0; r < rows; r++) {
             for (int ky = 0; ky < p->kh; ky++) {
                 const int iy = (top + r) * p->sh - p->pt + ky * p->dh;
                 const int8_t *line = ek_gemm_s8_line(x, image, iy, windows, p, load, &b);
-                for (int kx = 0; kx < per_row; kx++) *tap++ = line + kx * p->tap_bytes;
+                for (int kx = 0; kx < per_row; kx++) tap[ky * per_row + kx] = line + kx * p->tap_bytes;
             }
+            if (p->gather) *tap = ek_gemm_s8_gather(tap, b.gathered + (ptrdiff_t)r * p->gather_bytes, windows, p);
+            tap += p->taps;
+        }
         int8_t *out = y + (ptrdiff_t)image * p->y_image + (ptrdiff_t)top * p->y_row;
         ek_gemm_s8_block(b.taps, w, out, p, row, rows, windows, p->by_panels ? from : 0,
                          p->by_panels ? to : p->panels);
@@ -196,19 +219,26 @@ EK_SHARED void ek_gemm_s8(const int8_t *x, const void *panels, int8_t *y, const 
         }
 }
 
-/* From a tile (always inline) of mr windows, TILE(taps, at, panel, y, channels, p, ...): ROW, the tile over a row, and
- * NAME, the whole product. The last tile of a row overlaps the one before it. */
-#define EK_GEMM_S8(NAME, ROW, LOAD, TILE, ...)                                                                       \
-    EK_SHARED void ROW(const int8_t *const *taps, ptrdiff_t at, const unsigned char *panel, int8_t *y, int channels, \
-                       const ek_gemm_s8_t *p, int windows) {                                                         \
-        for (int c = 0; c < windows; c += p->mr) {                                                                   \
-            const ptrdiff_t i = EK_MIN(c, windows - p->mr);                                                          \
-            TILE(taps, at + i * p->step, panel, y + i * p->y_step, channels, p, __VA_ARGS__);                        \
-        }                                                                                                            \
-    }                                                                                                                \
+/* The tiles of a row, by a tile (always inline) of mr windows: the last overlaps the one before it. */
+#define EK_GEMM_S8_TILES(TILE, mr, channels, ...)                                                                    \
+    for (int c = 0; c < windows; c += (mr)) {                                                                        \
+        const ptrdiff_t i = EK_MIN(c, windows - (mr));                                                               \
+        TILE(taps, at + i * p->step, panel, y + i * p->y_step, channels, p, __VA_ARGS__);                            \
+    }
+
+/* The whole product by a tile over a row. */
+#define EK_GEMM_S8_WHOLE(NAME, ROW, LOAD)                                                                            \
     EK_KERNEL void NAME(const int8_t *x, const void *panels, int8_t *y, const ek_gemm_s8_t *p, void *scratch,        \
                         int part, int parts) {                                                                       \
         ek_gemm_s8(x, panels, y, p, scratch, ROW, LOAD, part, parts);                                                \
     }
+
+/* From TILE(taps, at, panel, y, channels, p, ...): ROW, the tile over a row, and NAME, the whole product. */
+#define EK_GEMM_S8(NAME, ROW, LOAD, TILE, ...)                                                                       \
+    EK_SHARED void ROW(const int8_t *const *taps, ptrdiff_t at, const unsigned char *panel, int8_t *y, int channels, \
+                       const ek_gemm_s8_t *p, int windows) {                                                         \
+        EK_GEMM_S8_TILES(TILE, p->mr, channels, __VA_ARGS__)                                                         \
+    }                                                                                                                \
+    EK_GEMM_S8_WHOLE(NAME, ROW, LOAD)
 
 #endif

@@ -1,148 +1,272 @@
 /* Tiles of ek_gemm_s8.h for Arm cores with the dot product (Armv8.2: sdot, and sqrdmlah of Armv8.1): up to 8 windows
- * times 8 channels in 16 registers of sums.
+ * times 8 channels, or 6 times 16, in registers of sums.
  *
- * Panel: bias, multiplier, addend, shift [8] each; weights [taps][run / 4][8][4], run padded to 4.
+ * Panel: bias, multiplier, addend, shift [nr] each; weights [taps][run / 4][nr][4], run padded to 4.
  *
  * FAST stands for two roundings, ties away from zero, plus y_zero, saturated to int8: of x = round(sum * multiplier /
  * 2^31) it takes (x + 2^(s-1) - (x < 0) + (y_zero << s)) >> s, for 1 <= s <= 23. Only sums of -1 can be negative where
  * x is not, and there the result is 0 anyway; so the sign is that of the sum. addend is 2^(s-1) + (y_zero << s), which
- * sqrdmlah adds at once, and shift is 24 - s: a saturating shift to the left end, whose top byte is the result. */
+ * sqrdmlah adds at once, and shift is 24 - s: a saturating shift to the left end, whose top byte is the result. Where
+ * y_zero is -128, all that is negative becomes -128: its sign does not matter, and s may be 0 (nothing is rounded). */
 #ifndef EK_GEMM_S8_DOT_H
 #define EK_GEMM_S8_DOT_H
-#include "ek_gemm_s8.h"
-#include <arm_neon.h>
-
-enum { EK_DOT_NR = 8 };
+#include "../ek_gemm_s8.h"
+#include "../neon/ek_requant_neon.h"
 
 /* Hides where a pointer comes from. Loads through it are loads, where a register of constants would be copied: the load
- * pipes are idle there, those for vectors are not. Pointers to windows stay in registers, each counting up. */
+ * pipes are idle there, those for vectors are not. */
 #define EK_AGAIN_DOT(pointer) __asm__ volatile("" : "+r"(pointer))
 
-/* Sums to results of mr windows, two at a time. plain: negative results and the clamp are those of saturation. */
-EK_KERNEL void ek_gemm_s8_store_dot(int32x4_t sum[][2], const int32_t *q, int8_t *y, int channels,
-                                    const ek_gemm_s8_t *p, const int mr, const int plain) {
-    const int32x4_t m0 = vld1q_s32(q + 8), m1 = vld1q_s32(q + 12), s0 = vld1q_s32(q + 24), s1 = vld1q_s32(q + 28);
-    const int8x16_t low = vdupq_n_s8((int8_t)p->low), high = vdupq_n_s8((int8_t)p->high);
-    const ptrdiff_t step = p->y_step;
-    int16x8_t half[9];
-    half[mr] = vdupq_n_s16(0);
-    EK_UNROLL for (int r = 0; r < mr; r++) {
-        EK_AGAIN_DOT(q);
-        int32x4_t a = vld1q_s32(q + 16), b = vld1q_s32(q + 20);
-        if (!plain) a = vsraq_n_s32(a, sum[r][0], 31), b = vsraq_n_s32(b, sum[r][1], 31);
-        a = vqshlq_s32(vqrdmlahq_s32(a, sum[r][0], m0), s0), b = vqshlq_s32(vqrdmlahq_s32(b, sum[r][1], m1), s1);
-        half[r] = vuzp2q_s16(vreinterpretq_s16_s32(a), vreinterpretq_s16_s32(b));
+/* The results of 8 channels of a window: the upper half of the top bytes. m, s: multipliers and shifts. */
+EK_KERNEL int16x8_t ek_gemm_s8_half_dot(const int32x4_t *sum, const int32_t *addend, const int32x4_t *m,
+                                        const int32x4_t *s, const int plain) {
+    int32x4_t v[2];
+    EK_AGAIN_DOT(addend);
+    EK_UNROLL for (int i = 0; i < 2; i++) {
+        v[i] = vld1q_s32(addend + 4 * i);
+        if (!plain) v[i] = vsraq_n_s32(v[i], sum[i], 31);
+        v[i] = vqshlq_s32(vqrdmlahq_s32(v[i], sum[i], m[i]), s[i]);
     }
-    EK_UNROLL for (int r = 0; r < mr; r += 2) {
-        int8x16_t v = vuzp2q_s8(vreinterpretq_s8_s16(half[r]), vreinterpretq_s8_s16(half[r + 1]));
-        int8_t part[16];
-        if (!plain) v = vminq_s8(vmaxq_s8(v, low), high);
-        if (channels == EK_DOT_NR) {
-            vst1_s8(y, vget_low_s8(v)), y += step;
-            if (r + 1 < mr) vst1_s8(y, vget_high_s8(v)), y += step;
+    return vuzp2q_s16(vreinterpretq_s16_s32(v[0]), vreinterpretq_s16_s32(v[1]));
+}
+
+/* Results of fewer channels than a tile has. */
+EK_KERNEL void ek_gemm_s8_some_dot(const int8x16_t *v, int8_t *y, int channels, const ek_gemm_s8_t *p, const int mr,
+                                   const int nr) {
+    int8_t all[8 * 16];
+    EK_UNROLL for (int r = 0; r < mr; r += 16 / nr) vst1q_s8(all + nr * r, v[r]);
+    for (int r = 0; r < mr; r++) memcpy(y + (ptrdiff_t)r * p->y_step, all + nr * r, (size_t)channels);
+}
+
+/* Sums to results of mr windows. plain: negative results and the clamp are those of saturation. */
+EK_KERNEL void ek_gemm_s8_store_dot(int32x4_t sum[][4], const int32_t *q, int8_t *y, int channels,
+                                    const ek_gemm_s8_t *p, const int mr, const int nr, const int plain) {
+    const int32_t *addend = q + 2 * nr;
+    int32x4_t m[4], s[4];
+    EK_UNROLL for (int i = 0; i < nr / 4; i++) m[i] = vld1q_s32(q + nr + 4 * i), s[i] = vld1q_s32(q + 3 * nr + 4 * i);
+    const int8x16_t low = vdupq_n_s8((int8_t)p->low), high = vdupq_n_s8((int8_t)p->high);
+    const int rows = 16 / nr; /* windows whose results fill a register */
+    int8x16_t v[8];
+    EK_UNROLL for (int r = 0; r < mr; r += rows) {
+        const int16x8_t a = ek_gemm_s8_half_dot(sum[r], addend, m, s, plain);
+        int16x8_t b = a;
+        if (nr == 16)
+            b = ek_gemm_s8_half_dot(sum[r] + 2, addend + 8, m + 2, s + 2, plain);
+        else if (r + 1 < mr)
+            b = ek_gemm_s8_half_dot(sum[r + 1], addend, m, s, plain);
+        v[r] = vuzp2q_s8(vreinterpretq_s8_s16(a), vreinterpretq_s8_s16(b));
+        if (!plain) v[r] = vminq_s8(vmaxq_s8(v[r], low), high);
+    }
+    if (channels < nr) {
+        ek_gemm_s8_some_dot(v, y, channels, p, mr, nr);
+        return;
+    }
+    const ptrdiff_t step = p->y_step;
+    EK_UNROLL for (int r = 0; r < mr; r += rows, y += step) {
+        if (nr == 16) {
+            vst1q_s8(y, v[r]);
         } else {
-            vst1q_s8(part, v);
-            memcpy(y, part, (size_t)channels), y += step;
-            if (r + 1 < mr) memcpy(y, part + 8, (size_t)channels), y += step;
+            vst1_s8(y, vget_low_s8(v[r]));
+            if (r + 1 < mr) y += step, vst1_s8(y, vget_high_s8(v[r]));
         }
     }
 }
 
 /* Four products a lane of elements 4 * lane of x, of all windows. */
-#define EK_GEMM_S8_STEP_DOT(SDOT, lane)                                                    \
-    {                                                                                      \
-        const int8x16_t w0 = vld1q_s8(w + 32 * (lane)), w1 = vld1q_s8(w + 32 * (lane) + 16); \
-        EK_UNROLL for (int r = 0; r < mr; r++) {                                           \
-            sum[r][0] = SDOT(sum[r][0], w0, v[r], lane);                                   \
-            sum[r][1] = SDOT(sum[r][1], w1, v[r], lane);                                   \
-        }                                                                                  \
+#define EK_GEMM_S8_STEP_DOT(SDOT, lane)                                                           \
+    EK_UNROLL for (int i = 0; i < nv; i++) {                                                      \
+        const int8x16_t u = vld1q_s8(w + 4 * nr * (lane) + 16 * i);                               \
+        EK_UNROLL for (int r = 0; r < mr; r++) sum[r][i] = SDOT(sum[r][i], u, v[r], lane);        \
+    }
+#define EK_GEMM_S8_STEPS_DOT                                     \
+    {                                                            \
+        int8x16_t v[8];                                          \
+        EK_UNROLL for (int r = 0; r < mr; r++) {                 \
+            v[r] = vld1q_s8(x[r]), x[r] += 16;                   \
+            if (zero) all[r] = vdotq_s32(all[r], v[r], ones);    \
+        }                                                        \
+        EK_GEMM_S8_STEP_DOT(vdotq_laneq_s32, 0)                  \
+        EK_GEMM_S8_STEP_DOT(vdotq_laneq_s32, 1)                  \
+        EK_GEMM_S8_STEP_DOT(vdotq_laneq_s32, 2)                  \
+        EK_GEMM_S8_STEP_DOT(vdotq_laneq_s32, 3)                  \
+        w += 16 * nr, k -= 16;                                   \
     }
 
-/* The tile of mr windows. zero: whether the weights have a zero point. */
-EK_KERNEL void ek_gemm_s8_tile_dot(const int8_t *const *taps, ptrdiff_t at, const unsigned char *panel, int8_t *y,
-                                   int channels, const ek_gemm_s8_t *p, const int mr, const int zero) {
-    const int32_t *q = (const void *)panel;
-    const int8_t *w = (const int8_t *)panel + 16 * EK_DOT_NR;
-    const int8x16_t ones = vdupq_n_s8(1), ones4 = vreinterpretq_s8_s32(vsetq_lane_s32(0x01010101, vdupq_n_s32(0), 0));
-    const ptrdiff_t step = p->step;
-    int32x4_t sum[8][2], all[8];
-    EK_UNROLL for (int r = 0; r < mr; r++) {
-        EK_AGAIN_DOT(q);
-        sum[r][0] = vld1q_s32(q), sum[r][1] = vld1q_s32(q + 4);
-        all[r] = vdupq_n_s32(0);
-    }
-    for (int t = 0; t < p->taps; t++) {
-        const int8_t *x[8];
-        int k = p->run;
-        x[0] = taps[t] + at;
-        EK_UNROLL for (int r = 1; r < mr; r++) {
-            x[r] = x[r - 1] + step;
-            EK_AGAIN_DOT(x[r]);
-        }
-        for (; k >= 16; k -= 16, w += 128) {
-            int8x16_t v[8];
-            EK_UNROLL for (int r = 0; r < mr; r++) {
-                v[r] = vld1q_s8(x[r]), x[r] += 16;
-                if (zero) all[r] = vdotq_s32(all[r], v[r], ones);
-            }
-            EK_GEMM_S8_STEP_DOT(vdotq_laneq_s32, 0)
-            EK_GEMM_S8_STEP_DOT(vdotq_laneq_s32, 1)
-            EK_GEMM_S8_STEP_DOT(vdotq_laneq_s32, 2)
-            EK_GEMM_S8_STEP_DOT(vdotq_laneq_s32, 3)
-        }
-        if (k & 8) {
-            int8x8_t v[8];
-            EK_UNROLL for (int r = 0; r < mr; r++) {
-                v[r] = vld1_s8(x[r]), x[r] += 8;
-                if (zero) all[r] = vdotq_s32(all[r], vcombine_s8(v[r], vdup_n_s8(0)), ones);
-            }
-            EK_GEMM_S8_STEP_DOT(vdotq_lane_s32, 0)
-            EK_GEMM_S8_STEP_DOT(vdotq_lane_s32, 1)
-            w += 64;
-        }
-        if (k & 4) {
-            int8x8_t v[8];
-            EK_UNROLL for (int r = 0; r < mr; r++) {
-                int32_t four;
-                memcpy(&four, x[r], 4);
-                v[r] = vreinterpret_s8_s32(vdup_n_s32(four));
-                if (zero) all[r] = vdotq_s32(all[r], vcombine_s8(v[r], v[r]), ones4);
-            }
-            EK_GEMM_S8_STEP_DOT(vdotq_lane_s32, 0)
-            w += 32;
-        }
-    }
-    if (zero) {
-        EK_UNROLL for (int r = 0; r < mr; r++) {
-            const int32x4_t less = vdupq_n_s32(p->w_zero * vaddvq_s32(all[r]));
-            sum[r][0] = vsubq_s32(sum[r][0], less), sum[r][1] = vsubq_s32(sum[r][1], less);
-        }
-    }
-    if (p->finish == EK_GEMM_FAST) {
-        if (p->low != -128 || p->high != 127 || p->y_zero != -128) ek_gemm_s8_store_dot(sum, q, y, channels, p, mr, 0);
-        else ek_gemm_s8_store_dot(sum, q, y, channels, p, mr, 1);
-    } else {
-        int32_t sums[8][8];
-        EK_UNROLL for (int r = 0; r < mr; r++) vst1q_s32(sums[r], sum[r][0]), vst1q_s32(sums[r] + 4, sum[r][1]);
-        ek_gemm_s8_finish(sums[0], mr, panel, y, channels, p);
+/* Pointers to mr windows behind a tap, each counting up in a register of its own. */
+EK_KERNEL void ek_gemm_s8_windows_dot(const int8_t **x, const int8_t *tap, ptrdiff_t step, const int mr) {
+    x[0] = tap;
+    EK_UNROLL for (int r = 1; r < mr; r++) {
+        x[r] = x[r - 1] + step;
+        EK_AGAIN_DOT(x[r]);
     }
 }
 
-EK_GEMM_S8(ek_gemm_s8_m1_dot, ek_gemm_s8_row_m1_dot, NULL, ek_gemm_s8_tile_dot, 1, 0)
-EK_GEMM_S8(ek_gemm_s8_m2_dot, ek_gemm_s8_row_m2_dot, NULL, ek_gemm_s8_tile_dot, 2, 0)
-EK_GEMM_S8(ek_gemm_s8_m3_dot, ek_gemm_s8_row_m3_dot, NULL, ek_gemm_s8_tile_dot, 3, 0)
-EK_GEMM_S8(ek_gemm_s8_m4_dot, ek_gemm_s8_row_m4_dot, NULL, ek_gemm_s8_tile_dot, 4, 0)
-EK_GEMM_S8(ek_gemm_s8_m5_dot, ek_gemm_s8_row_m5_dot, NULL, ek_gemm_s8_tile_dot, 5, 0)
-EK_GEMM_S8(ek_gemm_s8_m6_dot, ek_gemm_s8_row_m6_dot, NULL, ek_gemm_s8_tile_dot, 6, 0)
-EK_GEMM_S8(ek_gemm_s8_m7_dot, ek_gemm_s8_row_m7_dot, NULL, ek_gemm_s8_tile_dot, 7, 0)
-EK_GEMM_S8(ek_gemm_s8_m8_dot, ek_gemm_s8_row_m8_dot, NULL, ek_gemm_s8_tile_dot, 8, 0)
-EK_GEMM_S8(ek_gemm_s8_m1z_dot, ek_gemm_s8_row_m1z_dot, NULL, ek_gemm_s8_tile_dot, 1, 1)
-EK_GEMM_S8(ek_gemm_s8_m2z_dot, ek_gemm_s8_row_m2z_dot, NULL, ek_gemm_s8_tile_dot, 2, 1)
-EK_GEMM_S8(ek_gemm_s8_m3z_dot, ek_gemm_s8_row_m3z_dot, NULL, ek_gemm_s8_tile_dot, 3, 1)
-EK_GEMM_S8(ek_gemm_s8_m4z_dot, ek_gemm_s8_row_m4z_dot, NULL, ek_gemm_s8_tile_dot, 4, 1)
-EK_GEMM_S8(ek_gemm_s8_m5z_dot, ek_gemm_s8_row_m5z_dot, NULL, ek_gemm_s8_tile_dot, 5, 1)
-EK_GEMM_S8(ek_gemm_s8_m6z_dot, ek_gemm_s8_row_m6z_dot, NULL, ek_gemm_s8_tile_dot, 6, 1)
-EK_GEMM_S8(ek_gemm_s8_m7z_dot, ek_gemm_s8_row_m7z_dot, NULL, ek_gemm_s8_tile_dot, 7, 1)
-EK_GEMM_S8(ek_gemm_s8_m8z_dot, ek_gemm_s8_row_m8z_dot, NULL, ek_gemm_s8_tile_dot, 8, 1)
+/* Sums start with the bias. */
+EK_KERNEL void ek_gemm_s8_bias_dot(int32x4_t sum[][4], const int32_t *bias, const int mr, const int nv) {
+    EK_UNROLL for (int r = 0; r < mr; r++) {
+        EK_AGAIN_DOT(bias);
+        EK_UNROLL for (int i = 0; i < nv; i++) sum[r][i] = vld1q_s32(bias + 4 * i);
+    }
+}
+
+/* Products of the runs behind a tap: depth elements (if not 0), else k. Returns the next weights. */
+EK_KERNEL const int8_t *ek_gemm_s8_run_dot(int32x4_t sum[][4], int32x4_t *all, const int8_t **x, const int8_t *w, int k,
+                                           const int mr, const int nr, const int zero, const int depth) {
+    const int8x16_t ones = vdupq_n_s8(1), ones4 = vreinterpretq_s8_s32(vsetq_lane_s32(0x01010101, vdupq_n_s32(0), 0));
+    const int nv = nr / 4;
+    if (depth) {
+        if (depth >= 16) EK_GEMM_S8_STEPS_DOT
+        if (depth >= 32) EK_GEMM_S8_STEPS_DOT
+        if (depth >= 48) EK_GEMM_S8_STEPS_DOT
+        if (depth >= 64) EK_GEMM_S8_STEPS_DOT
+        k = depth % 16;
+    } else {
+        while (k >= 16) EK_GEMM_S8_STEPS_DOT
+    }
+    if (k & 8) {
+        int8x8_t v[8];
+        EK_UNROLL for (int r = 0; r < mr; r++) {
+            v[r] = vld1_s8(x[r]), x[r] += 8;
+            if (zero) all[r] = vdotq_s32(all[r], vcombine_s8(v[r], vdup_n_s8(0)), ones);
+        }
+        EK_GEMM_S8_STEP_DOT(vdotq_lane_s32, 0)
+        EK_GEMM_S8_STEP_DOT(vdotq_lane_s32, 1)
+        w += 8 * nr;
+    }
+    if (k & 4) {
+        int8x8_t v[8];
+        EK_UNROLL for (int r = 0; r < mr; r++) {
+            v[r] = vreinterpret_s8_s32(vld1_dup_s32((const void *)x[r]));
+            if (zero) all[r] = vdotq_s32(all[r], vcombine_s8(v[r], v[r]), ones4);
+        }
+        EK_GEMM_S8_STEP_DOT(vdotq_lane_s32, 0)
+        w += 4 * nr;
+    }
+    return w;
+}
+
+/* Results of any shift, of sums in memory. */
+EK_SHARED void ek_gemm_s8_law_dot(const int32_t *sums, int rows, const unsigned char *panel, int8_t *y, int channels,
+                                  const ek_gemm_s8_t *p) {
+    const int32_t *multiplier = (const int32_t *)(const void *)panel + p->nr, *shift = multiplier + p->nr;
+    const int8x8_t low = vdup_n_s8((int8_t)p->low), high = vdup_n_s8((int8_t)p->high);
+    const int16x8_t y_zero = vdupq_n_s16((int16_t)p->y_zero);
+    for (int r = 0; r < rows; r++, sums += p->nr, y += p->y_step)
+        for (int c = 0; c < channels; c += 8) {
+            int32x4_t v[2];
+            EK_UNROLL for (int i = 0; i < 2; i++) {
+                const int at = c + 4 * i;
+                v[i] = ek_multiply_neon(vld1q_s32(sums + at), vld1q_s32(multiplier + at), vld1q_s32(shift + at));
+            }
+            const int8x8_t result = vmin_s8(vmax_s8(ek_narrow_neon(v[0], v[1], y_zero), low), high);
+            int8_t some[8];
+            if (channels - c >= 8) {
+                vst1_s8(y + c, result);
+            } else {
+                vst1_s8(some, result);
+                memcpy(y + c, some, (size_t)(channels - c));
+            }
+        }
+}
+
+/* Whether saturation alone makes results: no activation but one to zero and above, and it at the end of int8. */
+EK_KERNEL int ek_gemm_s8_plain_dot(const ek_gemm_s8_t *p) {
+    return p->finish == EK_GEMM_FAST && p->low == -128 && p->high == 127 && p->y_zero == -128;
+}
+
+/* Takes w_zero times the sum of a window's elements from its sums. */
+EK_KERNEL void ek_gemm_s8_less_dot(int32x4_t sum[][4], const int32x4_t *all, const ek_gemm_s8_t *p, const int mr,
+                                   const int nv) {
+    EK_UNROLL for (int r = 0; r < mr; r++) {
+        const int32x4_t less = vdupq_n_s32(p->w_zero * vaddvq_s32(all[r]));
+        EK_UNROLL for (int i = 0; i < nv; i++) sum[r][i] = vsubq_s32(sum[r][i], less);
+    }
+}
+
+/* The tile of mr windows and nr channels. zero: whether the weights have a zero point. */
+EK_KERNEL void ek_gemm_s8_tile_dot(const int8_t *const *taps, ptrdiff_t at, const unsigned char *panel, int8_t *y,
+                                   int channels, const ek_gemm_s8_t *p, const int mr, const int nr, const int zero) {
+    const int32_t *q = (const void *)panel;
+    const int8_t *w = (const int8_t *)panel + 16 * nr, *x[8];
+    const int nv = nr / 4;
+    int32x4_t sum[8][4], all[8];
+    EK_UNROLL for (int r = 0; r < mr; r++) all[r] = vdupq_n_s32(0);
+    ek_gemm_s8_bias_dot(sum, q, mr, nv);
+    for (int t = 0; t < p->taps; t++) {
+        ek_gemm_s8_windows_dot(x, taps[t] + at, p->step, mr);
+        w = ek_gemm_s8_run_dot(sum, all, x, w, p->run, mr, nr, zero, 0);
+    }
+    if (zero) ek_gemm_s8_less_dot(sum, all, p, mr, nv);
+    if (p->finish != EK_GEMM_FAST) {
+        int32_t sums[8 * 16];
+        EK_UNROLL for (int r = 0; r < mr; r++)
+            EK_UNROLL for (int i = 0; i < nv; i++) vst1q_s32(sums + nr * r + 4 * i, sum[r][i]);
+        if (p->finish == EK_GEMM_LAW)
+            ek_gemm_s8_law_dot(sums, mr, panel, y, channels, p);
+        else
+            ek_gemm_s8_finish(sums, mr, panel, y, channels, p);
+    } else if (ek_gemm_s8_plain_dot(p)) {
+        ek_gemm_s8_store_dot(sum, q, y, channels, p, mr, nr, 1);
+    } else {
+        ek_gemm_s8_store_dot(sum, q, y, channels, p, mr, nr, 0);
+    }
+}
+
+/* The tile of one run of a depth that is known: a straight line, in which the loads of the bias and the results of the
+ * sums are worked out beside the products. */
+EK_KERNEL void ek_gemm_s8_line_dot(const int8_t *const *taps, ptrdiff_t at, const unsigned char *panel, int8_t *y,
+                                   int channels, const ek_gemm_s8_t *p, const int mr, const int nr, const int depth,
+                                   const int zero) {
+    const int32_t *q = (const void *)panel;
+    const int8_t *x[8];
+    int32x4_t sum[8][4], all[8];
+    EK_UNROLL for (int r = 0; r < mr; r++) all[r] = vdupq_n_s32(0);
+    ek_gemm_s8_bias_dot(sum, q, mr, nr / 4);
+    ek_gemm_s8_windows_dot(x, taps[0] + at, p->step, mr);
+    ek_gemm_s8_run_dot(sum, all, x, (const int8_t *)panel + 16 * nr, 0, mr, nr, zero, depth);
+    if (zero) ek_gemm_s8_less_dot(sum, all, p, mr, nr / 4);
+    ek_gemm_s8_store_dot(sum, q, y, channels, p, mr, nr, 1);
+}
+
+EK_GEMM_S8(ek_gemm_s8_m1n16_dot, ek_gemm_s8_row_m1n16_dot, NULL, ek_gemm_s8_tile_dot, 1, 16, 0)
+EK_GEMM_S8(ek_gemm_s8_m2n16_dot, ek_gemm_s8_row_m2n16_dot, NULL, ek_gemm_s8_tile_dot, 2, 16, 0)
+EK_GEMM_S8(ek_gemm_s8_m3n16_dot, ek_gemm_s8_row_m3n16_dot, NULL, ek_gemm_s8_tile_dot, 3, 16, 0)
+EK_GEMM_S8(ek_gemm_s8_m4n16_dot, ek_gemm_s8_row_m4n16_dot, NULL, ek_gemm_s8_tile_dot, 4, 16, 0)
+EK_GEMM_S8(ek_gemm_s8_m5n16_dot, ek_gemm_s8_row_m5n16_dot, NULL, ek_gemm_s8_tile_dot, 5, 16, 0)
+EK_GEMM_S8(ek_gemm_s8_m6n16_dot, ek_gemm_s8_row_m6n16_dot, NULL, ek_gemm_s8_tile_dot, 6, 16, 0)
+EK_GEMM_S8(ek_gemm_s8_m1n8_dot, ek_gemm_s8_row_m1n8_dot, NULL, ek_gemm_s8_tile_dot, 1, 8, 0)
+EK_GEMM_S8(ek_gemm_s8_m4n8_dot, ek_gemm_s8_row_m4n8_dot, NULL, ek_gemm_s8_tile_dot, 4, 8, 0)
+EK_GEMM_S8(ek_gemm_s8_m7n8_dot, ek_gemm_s8_row_m7n8_dot, NULL, ek_gemm_s8_tile_dot, 7, 8, 0)
+EK_GEMM_S8(ek_gemm_s8_m8n8_dot, ek_gemm_s8_row_m8n8_dot, NULL, ek_gemm_s8_tile_dot, 8, 8, 0)
+EK_GEMM_S8(ek_gemm_s8_m1n16z_dot, ek_gemm_s8_row_m1n16z_dot, NULL, ek_gemm_s8_tile_dot, 1, 16, 1)
+EK_GEMM_S8(ek_gemm_s8_m2n16z_dot, ek_gemm_s8_row_m2n16z_dot, NULL, ek_gemm_s8_tile_dot, 2, 16, 1)
+EK_GEMM_S8(ek_gemm_s8_m3n16z_dot, ek_gemm_s8_row_m3n16z_dot, NULL, ek_gemm_s8_tile_dot, 3, 16, 1)
+EK_GEMM_S8(ek_gemm_s8_m4n16z_dot, ek_gemm_s8_row_m4n16z_dot, NULL, ek_gemm_s8_tile_dot, 4, 16, 1)
+EK_GEMM_S8(ek_gemm_s8_m5n16z_dot, ek_gemm_s8_row_m5n16z_dot, NULL, ek_gemm_s8_tile_dot, 5, 16, 1)
+EK_GEMM_S8(ek_gemm_s8_m6n16z_dot, ek_gemm_s8_row_m6n16z_dot, NULL, ek_gemm_s8_tile_dot, 6, 16, 1)
+EK_GEMM_S8(ek_gemm_s8_m1n8z_dot, ek_gemm_s8_row_m1n8z_dot, NULL, ek_gemm_s8_tile_dot, 1, 8, 1)
+EK_GEMM_S8(ek_gemm_s8_m4n8z_dot, ek_gemm_s8_row_m4n8z_dot, NULL, ek_gemm_s8_tile_dot, 4, 8, 1)
+EK_GEMM_S8(ek_gemm_s8_m7n8z_dot, ek_gemm_s8_row_m7n8z_dot, NULL, ek_gemm_s8_tile_dot, 7, 8, 1)
+EK_GEMM_S8(ek_gemm_s8_m8n8z_dot, ek_gemm_s8_row_m8n8z_dot, NULL, ek_gemm_s8_tile_dot, 8, 8, 1)
+
+/* Rows of such tiles, 4 windows times 16 channels, where saturation makes the results; else of other tiles. */
+#define EK_GEMM_S8_LINE_DOT(NAME, ROW, OTHER, depth, zero)                                                           \
+    EK_SHARED void ROW(const int8_t *const *taps, ptrdiff_t at, const unsigned char *panel, int8_t *y, int channels, \
+                       const ek_gemm_s8_t *p, int windows) {                                                         \
+        if (!ek_gemm_s8_plain_dot(p) || channels < 16) {                                                             \
+            OTHER(taps, at, panel, y, channels, p, windows);                                                         \
+            return;                                                                                                  \
+        }                                                                                                            \
+        EK_GEMM_S8_TILES(ek_gemm_s8_line_dot, 4, 16, 4, 16, depth, zero)                                             \
+    }                                                                                                                \
+    EK_GEMM_S8_WHOLE(NAME, ROW, NULL)
+EK_GEMM_S8_LINE_DOT(ek_gemm_s8_m4n16k16_dot, ek_gemm_s8_row_m4n16k16_dot, ek_gemm_s8_row_m4n16_dot, 16, 0)
+EK_GEMM_S8_LINE_DOT(ek_gemm_s8_m4n16k24_dot, ek_gemm_s8_row_m4n16k24_dot, ek_gemm_s8_row_m4n16_dot, 24, 0)
+EK_GEMM_S8_LINE_DOT(ek_gemm_s8_m4n16k28_dot, ek_gemm_s8_row_m4n16k28_dot, ek_gemm_s8_row_m4n16_dot, 28, 0)
+EK_GEMM_S8_LINE_DOT(ek_gemm_s8_m4n16k32_dot, ek_gemm_s8_row_m4n16k32_dot, ek_gemm_s8_row_m4n16_dot, 32, 0)
+EK_GEMM_S8_LINE_DOT(ek_gemm_s8_m4n16k64_dot, ek_gemm_s8_row_m4n16k64_dot, ek_gemm_s8_row_m4n16_dot, 64, 0)
+EK_GEMM_S8_LINE_DOT(ek_gemm_s8_m4n16k16z_dot, ek_gemm_s8_row_m4n16k16z_dot, ek_gemm_s8_row_m4n16z_dot, 16, 1)
+EK_GEMM_S8_LINE_DOT(ek_gemm_s8_m4n16k28z_dot, ek_gemm_s8_row_m4n16k28z_dot, ek_gemm_s8_row_m4n16z_dot, 28, 1)
+EK_GEMM_S8_LINE_DOT(ek_gemm_s8_m4n16k32z_dot, ek_gemm_s8_row_m4n16k32z_dot, ek_gemm_s8_row_m4n16z_dot, 32, 1)
 
 #endif

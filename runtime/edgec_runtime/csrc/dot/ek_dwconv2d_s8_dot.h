@@ -1,0 +1,108 @@
+/* int8 depthwise convolution with sdot (Cortex-A76): four taps of a channel side by side, zipped from four rows. */
+#ifndef EK_DWCONV2D_S8_DOT_H
+#define EK_DWCONV2D_S8_DOT_H
+#include "../neon/ek_dwconv2d_s8_neon.h"
+
+/* Four taps of eight channels: [channel][tap], four channels in each half. */
+EK_KERNEL void ek_dw_zip_dot(int8x16_t *k, int8x8_t a, int8x8_t b, int8x8_t c, int8x8_t d) {
+    const int16x8_t ab = vreinterpretq_s16_s8(vzip1q_s8(vcombine_s8(a, a), vcombine_s8(b, b)));
+    const int16x8_t cd = vreinterpretq_s16_s8(vzip1q_s8(vcombine_s8(c, c), vcombine_s8(d, d)));
+    k[0] = vreinterpretq_s8_s16(vzip1q_s16(ab, cd)), k[1] = vreinterpretq_s8_s16(vzip2q_s16(ab, cd));
+}
+
+/* Windows 3x3. rows: 2 with stride 1, the second with the weights one place further; 1 with stride 2. */
+EK_KERNEL void ek_dw_slide_dot(const ek_dw_s8_t *p, const ek_dw_strip_t *strip, const int rows,
+                               const int saturate) {
+    const ek_dw_strip_t local = *strip, *s = &local; /* nothing that is stored can change it */
+    const int lines = rows == 2 ? 4 : 3, stride = 3 - rows, kept = 3 - stride;
+    const int8x16_t low = vdupq_n_s8((int8_t)p->low), high = vdupq_n_s8((int8_t)p->high);
+    /* windows whose columns are all inside the image */
+    const int last = (s->iw - 1 - s->ix) / s->step - kept, inside = EK_MAX(EK_MIN(s->n, (last + 1) / stride), 0);
+    for (int b = 0; b < p->slide; b++) {
+        const int32_t *scale = p->scale + b * 4 * EK_DW;
+        const int at = p->at[b];
+        int8x16_t v[6], u[6];
+        int8x16_t k[3][2];
+        EK_UNROLL for (int i = 0; i < 6; i++) {
+            v[i] = vld1q_s8(p->w + (b * 6 + i) * 16);
+            u[i] = vreinterpretq_s8_s32(vshlq_n_s32(vreinterpretq_s32_s8(v[i]), 8));
+        }
+        EK_UNROLL for (int j = 0; j < kept; j++) {
+            int8x8_t x[4];
+            EK_UNROLL for (int i = 0; i < lines; i++) x[i] = vld1_s8(ek_dw_column(s, i, j) + at);
+            ek_dw_zip_dot(k[j], x[0], x[1], x[2], x[lines - 1]);
+        }
+        int8_t unused[EK_DW], *y = s->y + at, *y2 = s->two ? s->y2 + at : unused;
+        const ptrdiff_t next2 = s->two ? s->next : 0;
+        for (int done = 0; done < s->n;) {
+            const int run = done < inside ? inside : 1;
+            const int8_t *c[2][4];
+            ptrdiff_t o[4] = {0, 0, 0, 0};
+            EK_UNROLL for (int j = 0; j < stride; j++)
+                EK_UNROLL for (int i = 0; i < lines; i++) c[j][i] = ek_dw_column(s, i, done * stride + kept + j) + at;
+            done += run;
+            for (int left = run; left > 0; left--) {
+                int32x4_t a0 = vld1q_s32(scale), a1 = vld1q_s32(scale + 4), b0 = vld1q_s32(scale), b1 = vld1q_s32(scale + 4);
+                EK_UNROLL for (int j = 0; j < stride; j++) {
+                    int8x8_t x[4];
+                    EK_UNROLL for (int i = 0; i < lines; i++) x[i] = vld1_s8(c[j][i] + o[i]);
+                    ek_dw_zip_dot(k[kept + j], x[0], x[1], x[2], x[lines - 1]);
+                }
+                EK_UNROLL for (int i = 0; i < lines; i++) o[i] += stride * s->step * s->pixel[i];
+                EK_UNROLL for (int j = 0; j < 3; j++) {
+                    a0 = vdotq_s32(a0, v[2 * j], k[j][0]), a1 = vdotq_s32(a1, v[2 * j + 1], k[j][1]);
+                    if (rows == 2) b0 = vdotq_s32(b0, u[2 * j], k[j][0]), b1 = vdotq_s32(b1, u[2 * j + 1], k[j][1]);
+                }
+                const int16x8_t first = ek_half_neon(a0, a1, scale + 8, scale + 12, saturate);
+                int8x16_t r = ek_bytes_neon(first, rows == 2 ? ek_half_neon(b0, b1, scale + 8, scale + 12, saturate) : first);
+                if (!saturate) r = vminq_s8(vmaxq_s8(r, low), high);
+                vst1_s8(y, vget_low_s8(r));
+                if (rows == 2) vst1_s8(y2, vget_high_s8(r));
+                y += s->next, y2 += next2;
+                EK_UNROLL for (int j = 0; j < kept; j++) k[j][0] = k[stride + j][0], k[j][1] = k[stride + j][1];
+            }
+        }
+    }
+}
+
+/* A multiple of four taps, weights [taps / 4][EK_DW][4]. */
+EK_KERNEL void ek_dw_fours_dot(const ek_dw_s8_t *p, const int8_t *const *taps, ptrdiff_t x, ptrdiff_t advance,
+                               const int8_t *w, const int32_t *scale, int8_t *y, const int pixels) {
+    int32x4_t a[2][2];
+    EK_UNROLL for (int i = 0; i < pixels; i++) a[i][0] = vld1q_s32(scale), a[i][1] = vld1q_s32(scale + 4);
+    for (int t = 0; t < p->taps; t += 4, w += 4 * EK_DW) {
+        const int8x16_t w0 = vld1q_s8(w), w1 = vld1q_s8(w + 16);
+        const int8_t *t0 = taps[t] + x, *t1 = taps[t + 1] + x, *t2 = taps[t + 2] + x, *t3 = taps[t + 3] + x;
+        EK_UNROLL for (int i = 0; i < pixels; i++) {
+            const ptrdiff_t o = i * advance;
+            int8x16_t k[2];
+            ek_dw_zip_dot(k, vld1_s8(t0 + o), vld1_s8(t1 + o), vld1_s8(t2 + o), vld1_s8(t3 + o));
+            a[i][0] = vdotq_s32(a[i][0], w0, k[0]), a[i][1] = vdotq_s32(a[i][1], w1, k[1]);
+        }
+    }
+    int16x8_t half[2];
+    EK_UNROLL for (int i = 0; i < pixels; i++) half[i] = ek_half_neon(a[i][0], a[i][1], scale + 8, scale + 12, 0);
+    ek_dw_store_neon(p, half[0], half[pixels - 1], y, pixels);
+}
+
+EK_SHARED void ek_dw_plain_dot(const ek_dw_s8_t *p, const int8_t *const *taps, ptrdiff_t advance,
+                                              int8_t *y, int n) {
+    for (int b = 0; b < p->plain; b++) {
+        const int32_t *scale = p->scale + (p->slide + b) * 4 * EK_DW;
+        const int8_t *w = p->w_taps + (ptrdiff_t)b * p->taps * EK_DW;
+        const int at = p->at[p->slide + b];
+        int i = 0;
+        for (; i + 2 <= n; i += 2)
+            ek_dw_fours_dot(p, taps, at + i * advance, advance, w, scale, y + (ptrdiff_t)i * p->oc + at, 2);
+        if (i < n) ek_dw_fours_dot(p, taps, at + i * advance, advance, w, scale, y + (ptrdiff_t)i * p->oc + at, 1);
+    }
+}
+
+/* As those of ek_dwconv2d_s8_neon.h. */
+EK_DWCONV2D_S8_K3(ek_dwconv2d_s8_k3s1_dot, ek_dw_k3s1_dot, 2, ek_dw_plain_dot, ek_dw_slide_dot, 2, 0)
+EK_DWCONV2D_S8_K3(ek_dwconv2d_s8_k3s2_dot, ek_dw_k3s2_dot, 1, ek_dw_plain_dot, ek_dw_slide_dot, 1, 0)
+EK_DWCONV2D_S8_K3(ek_dwconv2d_s8_k3s1_saturate_dot, ek_dw_k3s1_saturate_dot, 2, ek_dw_plain_dot, ek_dw_slide_dot, 2, 1)
+EK_DWCONV2D_S8_K3(ek_dwconv2d_s8_k3s2_saturate_dot, ek_dw_k3s2_saturate_dot, 1, ek_dw_plain_dot, ek_dw_slide_dot, 1, 1)
+EK_DWCONV2D_S8(ek_dwconv2d_s8_dot, NULL, 1, ek_dw_plain_dot)
+
+#endif

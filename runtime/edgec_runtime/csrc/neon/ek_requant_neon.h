@@ -1,0 +1,47 @@
+/* int32 sums to int8 as ek_requantize has it, bit for bit, on NEON. */
+#ifndef EK_REQUANT_NEON_H
+#define EK_REQUANT_NEON_H
+#include "../ek_base.h"
+#include <arm_neon.h>
+
+/* The same pointer, of which the compiler knows nothing: loads beside it are not merged into pairs, which take
+ * Cortex-A53 three times as long as two loads. */
+#define EK_APART(p) ({ const void *p_ = (p); __asm__("" : "+r"(p_)); p_; })
+
+/* Eight sums to int8 in the upper halves of the result. Rounds twice, ties away from zero, adds y_zero and saturates: of
+ * x = round(sum * multiplier / 2^31) it takes (x + 2^(s-1) - (x < 0) + (y_zero << s)) >> s for 1 <= s <= 23. The table
+ * is multiplier, addend = 2^(s-1) + (y_zero << s) and shift = 24 - s to the left, [8] each; the second halves of the
+ * three are at table4. saturate: y_zero is -128, so that negative results saturate whatever their last bit. */
+EK_KERNEL int16x8_t ek_half_neon(int32x4_t a, int32x4_t b, const int32_t *table, const int32_t *table4,
+                                 const int saturate) {
+    int32x4_t c = vld1q_s32(table + 8), d = vld1q_s32(table4 + 8);
+#ifdef __ARM_FEATURE_QRDMX /* only a sum of -1 is negative where x is not, and the result is 0 there */
+    if (!saturate) c = vsraq_n_s32(c, a, 31), d = vsraq_n_s32(d, b, 31);
+    c = vqrdmlahq_s32(c, a, vld1q_s32(table)), d = vqrdmlahq_s32(d, b, vld1q_s32(table4));
+#else
+    a = vqrdmulhq_s32(a, vld1q_s32(table)), b = vqrdmulhq_s32(b, vld1q_s32(table4));
+    if (!saturate) c = vsraq_n_s32(c, a, 31), d = vsraq_n_s32(d, b, 31);
+    c = vqaddq_s32(c, a), d = vqaddq_s32(d, b);
+#endif
+    c = vqshlq_s32(c, vld1q_s32(table + 16)), d = vqshlq_s32(d, vld1q_s32(table4 + 16));
+    return vuzp2q_s16(vreinterpretq_s16_s32(c), vreinterpretq_s16_s32(d));
+}
+
+/* Two times eight of them to int8. */
+EK_KERNEL int8x16_t ek_bytes_neon(int16x8_t a, int16x8_t b) {
+    return vuzp2q_s8(vreinterpretq_s8_s16(a), vreinterpretq_s8_s16(b));
+}
+
+/* Any shift. A shift of 0 or to the left does not round: nothing is taken from it (its sign bit is clear). */
+EK_KERNEL int32x4_t ek_multiply_neon(int32x4_t a, int32x4_t multiplier, int32x4_t shift) {
+    a = vqrdmulhq_s32(vshlq_s32(a, vmaxq_s32(shift, vdupq_n_s32(0))), multiplier);
+    const int32x4_t right = vminq_s32(shift, vdupq_n_s32(0));
+    return vrshlq_s32(vsraq_n_s32(a, vandq_s32(a, right), 31), right);
+}
+
+/* The zero point added, to int8. Saturation to 16 bits first changes nothing of the result. */
+EK_KERNEL int8x8_t ek_narrow_neon(int32x4_t a, int32x4_t b, int16x8_t y_zero) {
+    return vqmovn_s16(vqaddq_s16(vcombine_s16(vqmovn_s32(a), vqmovn_s32(b)), y_zero));
+}
+
+#endif
