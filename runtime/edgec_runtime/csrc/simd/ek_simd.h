@@ -8,8 +8,6 @@
 #define EK_SIMD_H
 #include "ek_base.h"
 
-#define EK_SHARED static __attribute__((noinline, unused))
-
 /* A sum of two scaled bytes: factors and bias of ek_vb_sum. */
 typedef struct {
     int16_t a_high, a_low, b_high, b_low;
