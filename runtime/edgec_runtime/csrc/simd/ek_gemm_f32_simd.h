@@ -102,4 +102,24 @@ EK_SHARED void ek_gemm_f32_simd(const float *x, const float *w, const float *bia
     }
 }
 
+/* Transposed: the results of one row and column of strides are those of a plain convolution, whose taps lie sh and sw
+ * apart and are packed backwards. w: those of all sh * sw, one after the other. */
+EK_SHARED void ek_transpose_conv2d_f32_simd(const float *x, const float *w, const float *bias, const float *slope,
+                                            const float *added, float *y, void *scratch, const ek_gemm_f32_t *p,
+                                            ek_tile_f32_fn *tile, ek_tile_f32_fn *tail, int part, int parts) {
+    const int padded = (p->oc + EK_VL - 1) / EK_VL * EK_VL;
+    EK_ROLLED for (int py = 0; py < p->sh; py++)
+        EK_ROLLED for (int px = 0; px < p->sw; px++) {
+            ek_gemm_f32_t q = *p;
+            const int ky = (py + p->pt) % p->sh, kx = (px + p->pl) % p->sw;
+            const ptrdiff_t at = (ptrdiff_t)py * p->yy + (ptrdiff_t)px * p->yx;
+            q.kh = (p->kh - ky + p->sh - 1) / p->sh, q.kw = (p->kw - kx + p->sw - 1) / p->sw;
+            q.pt = q.kh - 1 - (py + p->pt - ky) / p->sh, q.pl = q.kw - 1 - (px + p->pl - kx) / p->sw;
+            q.oh = (p->oh - py + p->sh - 1) / p->sh, q.ow = (p->ow - px + p->sw - 1) / p->sw;
+            q.yx *= p->sw, q.yy *= p->sh, q.sh = q.sw = 1;
+            ek_gemm_f32_simd(x, w, bias, slope, added ? added + at : added, y + at, scratch, &q, tile, tail, part, parts);
+            w += (ptrdiff_t)padded * q.kh * q.kw * p->ic;
+        }
+}
+
 #endif
