@@ -20,8 +20,8 @@ typedef struct {
     float low, high, low_sum, high_sum;
 } ek_dwconv2d_f32_t;
 
-/* One tile: inputs where they lie, or one by one where the tile touches the border; all results are stored, in the order
- * that lets the wanted one win where several share a place. */
+/* One tile: inputs where they lie, or one by one where the tile touches the border. All results are stored, the second
+ * row first: those that nobody wants share the place of a wanted one that is stored after them. */
 typedef struct {
     const float *x;
     ptrdiff_t dy, dx;
@@ -52,7 +52,8 @@ EK_KERNEL void ek_dwtile_f32_finish(ek_vf *acc, const ek_dwtile_f32_t *t, const 
         EK_EACH_DW(r) acc[r] = ek_prelu_of(acc[r], slopes);
     }
     if (p->todo & EK_DO_HARD_SWISH) EK_EACH_DW(r) acc[r] = ek_hard_swish_of(acc[r]);
-    EK_UNROLL for (int r = EK_DW_RESULTS - 1; r >= 0; r--) ek_vf_store(t->y[r] + c, acc[r]);
+    EK_UNROLL for (int r = EK_DW_COLS; r < EK_DW_RESULTS; r++) ek_vf_store(t->y[r] + c, acc[r]);
+    EK_UNROLL for (int r = 0; r < EK_DW_COLS; r++) ek_vf_store(t->y[r] + c, acc[r]);
 }
 
 /* K x K taps with stride S, or dilated: row by row of the inputs of a tile. */
@@ -122,7 +123,7 @@ EK_KERNEL const float *ek_dw_pixel(const float *x, const float *zeros, const ek_
     return inside ? x + ((ptrdiff_t)iy * p->iw + ix) * p->c : zeros;
 }
 
-/* The tile at result (oy, ox) of one image. */
+/* The tile at result (oy, ox) of one image; columns to the left of the image give its first results. */
 EK_SHARED void ek_dwconv2d_f32_tile(const float *x, const float *w, const float *bias, const float *slope, float *y,
                                     ptrdiff_t added, const float *zeros, const ek_dwconv2d_f32_t *p,
                                     ek_dwtile_f32_fn *tile, int oy, int ox) {
@@ -131,8 +132,8 @@ EK_SHARED void ek_dwconv2d_f32_tile(const float *x, const float *w, const float 
     ek_dwtile_f32_t t = {.dy = (ptrdiff_t)p->dh * p->iw * p->c, .dx = (ptrdiff_t)p->dw * p->c, .added = added};
     EK_EACH_DW(r) {
         const int row = oy + r / EK_DW_COLS * p->apart_y, col = ox + r % EK_DW_COLS * p->apart_x;
-        const int at_row = row < p->oh ? row : oy, last = ox + (p->ow - 1 - ox) / p->apart_x * p->apart_x;
-        t.y[r] = y + ((ptrdiff_t)at_row * p->ow + EK_MIN(col, last)) * p->c;
+        const int at_col = col < 0 ? (ox + EK_DW_COLS * p->apart_x) % p->apart_x : col;
+        t.y[r] = y + ((ptrdiff_t)(row < p->oh ? row : oy) * p->ow + at_col) * p->c;
     }
     if (!p->rows) {
         EK_ROLLED for (int k = 0; k < p->kh * p->kw; k++)
@@ -167,8 +168,11 @@ EK_SHARED void ek_dwconv2d_f32_simd(const float *x, const float *w, const float 
         float *py = y + (ptrdiff_t)image * p->oh * p->ow * p->c;
         if (oy >= p->oh) continue;
         EK_ROLLED for (int i = 0; i < p->ow; i += EK_DW_COLS * p->apart_x)
-            EK_ROLLED for (int ox = i; ox < EK_MIN(i + p->apart_x, p->ow); ox++)
-                ek_dwconv2d_f32_tile(px, w, bias, slope, py, added ? added - y : 0, zeros, p, tile, oy, ox);
+            EK_ROLLED for (int ox = i; ox < EK_MIN(i + p->apart_x, p->ow); ox++) {
+                /* the last tile of a row ends with it, and computes some results again */
+                const int last = ox + (p->ow - 1 - ox) / p->apart_x * p->apart_x - (EK_DW_COLS - 1) * p->apart_x;
+                ek_dwconv2d_f32_tile(px, w, bias, slope, py, added ? added - y : 0, zeros, p, tile, oy, EK_MIN(ox, last));
+            }
     }
 }
 
