@@ -83,11 +83,11 @@ def run_on(name: str, graphs: Sequence[Graph], inputs: Sequence[Mapping[str, Arr
     folder = builds.once(" ".join(command) + _text(sources), lambda into: _build(_text(sources), into, command))
     data = bytearray(struct.pack("<i", len(graphs)))
     for graph, source, given in zip(graphs, sources, inputs, strict=True):
-        data += struct.pack("<4i", len(graph.inputs), len(graph.outputs), source.plan.size, len(source.weights))
+        data += struct.pack("<4i", len(graph.inputs), len(graph.outputs), source.plan.size, len(source.weights.data))
         for v in graph.inputs:
             x = np.ascontiguousarray(given[v.name])
             data += struct.pack("<i", x.nbytes) + x.tobytes()
-        data += struct.pack(f"<{len(graph.outputs)}i", *(v.type.nbytes for v in graph.outputs)) + source.weights
+        data += struct.pack(f"<{len(graph.outputs)}i", *(v.type.nbytes for v in graph.outputs)) + source.weights.data
     done = subprocess.run([*emulator, str(folder / "cases")], input=bytes(data), capture_output=True, timeout=600)
     assert done.returncode == 0, f"exit status {done.returncode}: {done.stderr.decode()}"
     return list(_outputs(graphs, done.stdout))

@@ -1,4 +1,4 @@
-"""What the float kernels do to a sum before they store it: clamp, add, clamp or PReLU or hard-swish, in this order."""
+"""What the float kernels do to a sum before they store it: clamp, add, clamp, PReLU or hard-swish, in this order."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from edgec.ir import Array, KernelCall, Pointer, Struct, Table, Value
 
-_CLAMP, _ADD, _CLAMP_SUM, _PRELU, _HARD_SWISH = 1, 2, 4, 8, 16
+_LOW, _HIGH, _ADD, _LOW_SUM, _HIGH_SUM, _PRELU, _HARD_SWISH = 1, 2, 4, 8, 16, 32, 64
 """EK_DO_* of ek_tile_f32_simd.h; also the order in which they are done."""
 
 _BOUNDS = {"ek_relu_f32": (0.0, inf), "ek_relu6_f32": (0.0, 6.0), "ek_relu_n1_to_1_f32": (-1.0, 1.0)}
@@ -36,8 +36,9 @@ class Epilogue:
         low, high = max(low, self.bounds[at]), min(high, self.bounds[at + 1])
         if self.todo >= _PRELU or low > high:
             return None
+        ends = _LOW * (low > -inf) + _HIGH * (high < inf)
         bounds = (*self.bounds[:at], low, high, *self.bounds[at + 2 :])
-        return replace(self, todo=self.todo | (_CLAMP_SUM if at else _CLAMP), bounds=bounds)
+        return replace(self, todo=self.todo | (ends * _LOW_SUM if at else ends), bounds=bounds)
 
     def add(self, other: Pointer) -> Epilogue | None:
         """After another tensor is added."""

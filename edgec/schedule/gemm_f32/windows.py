@@ -81,12 +81,16 @@ class Walk:
     by_panel: int
 
 
+def tiles(c: Windows, core: Core) -> list[int]:
+    """The windows of the tiles that fit a row, what analysis says is best first."""
+    return sorted((r for r in _ROWS[core.vector] if r <= c.ow or r == 1), key=lambda r: (_cycles(c, r), -r))
+
+
 def walks(c: Windows, core: Core) -> Iterator[Walk]:
     """The ways to go through windows, what analysis says is best first."""
     lanes = core.vector // 4
     panels = -(-(c.oc // c.groups) // (2 * lanes))
-    tiles = sorted((r for r in _ROWS[core.vector] if r <= c.ow or r == 1), key=lambda r: (_cycles(c, r), -r))
-    for tile in tiles:
+    for tile in tiles(c, core):
         best = _block(c, core, tile)
         for block in sorted({tile, 2 * tile, 4 * tile, best}, key=lambda b: abs(b - best)):
             if block > -(-c.ow // tile) * tile:

@@ -35,18 +35,20 @@ typedef void ek_dwtile_f32_fn(const ek_dwtile_f32_t *t, const float *w, const fl
 
 #define EK_EACH_DW(r) EK_UNROLL for (int r = 0; r < EK_DW_RESULTS; r++)
 
+#define EK_BOUND_DW(STEP, EXTREME, BOUND)                     \
+    if (p->todo & STEP) {                                     \
+        const ek_vf bound_ = ek_vf_set(BOUND);                \
+        EK_EACH_DW(r) acc[r] = EXTREME(acc[r], bound_);       \
+    }
+
 /* What follows the sums of channels from c on. */
 EK_KERNEL void ek_dwtile_f32_finish(ek_vf *acc, const ek_dwtile_f32_t *t, const float *added, const float *slope, int c,
                                     const ek_dwconv2d_f32_t *p) {
-    if (p->todo & EK_DO_CLAMP) {
-        const ek_vf low = ek_vf_set(p->low), high = ek_vf_set(p->high);
-        EK_EACH_DW(r) acc[r] = ek_vf_min(ek_vf_max(acc[r], low), high);
-    }
+    EK_BOUND_DW(EK_DO_LOW, ek_vf_max, p->low)
+    EK_BOUND_DW(EK_DO_HIGH, ek_vf_min, p->high)
     if (p->todo & EK_DO_ADD) EK_EACH_DW(r) acc[r] += ek_vf_load(added + (t->y[r] - t->y[0]) + c);
-    if (p->todo & EK_DO_CLAMP_SUM) {
-        const ek_vf low = ek_vf_set(p->low_sum), high = ek_vf_set(p->high_sum);
-        EK_EACH_DW(r) acc[r] = ek_vf_min(ek_vf_max(acc[r], low), high);
-    }
+    EK_BOUND_DW(EK_DO_LOW_SUM, ek_vf_max, p->low_sum)
+    EK_BOUND_DW(EK_DO_HIGH_SUM, ek_vf_min, p->high_sum)
     if (p->todo & EK_DO_PRELU) {
         const ek_vf slopes = ek_vf_load(slope + c);
         EK_EACH_DW(r) acc[r] = ek_prelu_of(acc[r], slopes);

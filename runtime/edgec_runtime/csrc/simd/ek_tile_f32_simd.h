@@ -22,7 +22,7 @@ enum { EK_F32_ROWS = 8 };
 enum { EK_PANEL_F32 = 2 * EK_VL }; /* channels of a panel */
 
 /* What is done to a sum, in this order. */
-enum { EK_DO_CLAMP = 1, EK_DO_ADD = 2, EK_DO_CLAMP_SUM = 4, EK_DO_PRELU = 8, EK_DO_HARD_SWISH = 16 };
+enum { EK_DO_LOW = 1, EK_DO_HIGH = 2, EK_DO_ADD = 4, EK_DO_LOW_SUM = 8, EK_DO_HIGH_SUM = 16, EK_DO_PRELU = 32, EK_DO_HARD_SWISH = 64 };
 
 /* Where a tile reads and writes; distances in floats. A window is runs_y * runs_x runs of adjacent floats. */
 typedef struct {
@@ -94,10 +94,10 @@ EK_KERNEL void ek_tile_f32_sums(const float *x, const float *w, const ek_tile_f3
 }
 
 #define EK_SUM_F32 acc[r * PS][i]
-#define EK_BOUND_F32(LOW, HIGH)                                                     \
-    {                                                                               \
-        const ek_vf low_ = ek_vf_set(LOW), high_ = ek_vf_set(HIGH);                    \
-        EK_EACH_F32(r, i) EK_SUM_F32 = ek_vf_min(ek_vf_max(EK_SUM_F32, low_), high_); \
+#define EK_BOUND_F32(STEP, EXTREME, BOUND)                                                    \
+    if (t->todo & STEP) {                                                                     \
+        const ek_vf bound_ = ek_vf_set(BOUND);                                                \
+        EK_EACH_F32(r, i) EK_SUM_F32 = EXTREME(EK_SUM_F32, bound_);                           \
     }
 
 EK_KERNEL ek_vf ek_prelu_of(ek_vf v, ek_vf slope) {
@@ -112,12 +112,14 @@ EK_KERNEL ek_vf ek_hard_swish_of(ek_vf v) {
 /* What follows the sums. added: of the first window, `yx` floats between windows. */
 EK_KERNEL void ek_tile_f32_finish(const float *added, ptrdiff_t yx, const ek_tile_f32_t *t, int o, ek_vf acc[][2],
                                   const int MR, const int NV, const int PS) {
-    if (t->todo & EK_DO_CLAMP) EK_BOUND_F32(t->low, t->high)
+    EK_BOUND_F32(EK_DO_LOW, ek_vf_max, t->low)
+    EK_BOUND_F32(EK_DO_HIGH, ek_vf_min, t->high)
     if (t->todo & EK_DO_ADD)
         EK_UNROLL for (int r = 0; r < MR; r++, added += yx) {
             EK_UNROLL for (int i = 0; i < NV; i++) EK_SUM_F32 += ek_vf_load(added + i * EK_VL);
         }
-    if (t->todo & EK_DO_CLAMP_SUM) EK_BOUND_F32(t->low_sum, t->high_sum)
+    EK_BOUND_F32(EK_DO_LOW_SUM, ek_vf_max, t->low_sum)
+    EK_BOUND_F32(EK_DO_HIGH_SUM, ek_vf_min, t->high_sum)
     if (t->todo & EK_DO_PRELU) {
         EK_UNROLL for (int i = 0; i < NV; i++) {
             const ek_vf slope = ek_vf_load(t->slope + o + i * EK_VL);
