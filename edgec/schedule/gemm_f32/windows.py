@@ -16,6 +16,9 @@ _ROWS = {16: (8, 7, 6, 5, 4, 3, 2, 1), 32: (6, 5, 4, 3, 2, 1), 64: (14, 12, 10, 
 _PARTIAL = {1: 4, 2: 2, 3: 2}
 """Sums apart in tiles of few windows, whose additions would wait for each other."""
 
+WIDE = 48
+"""Channels of pixels so far apart that a core does not take them for one stream."""
+
 _LATENCY = 8
 """Additions in flight that keep the multipliers of a core busy."""
 
@@ -73,12 +76,19 @@ class Windows:
 @dataclass(frozen=True)
 class Walk:
     """tile: windows of a tile. block: of those that meet one panel of weights after the other. panels: that all windows
-    meet before the next ones are read. by_panel: whether threads share panels rather than blocks."""
+    meet before the next ones are read. by_panel: whether threads share panels rather than blocks. touch: what of a block
+    is fetched before it is computed: 1 the image, 2 the result."""
 
     tile: int
     block: int
     panels: int
     by_panel: int
+    touch: int
+
+
+def beyond(core: Core, floats: int) -> bool:
+    """Whether so much is more than the second cache keeps."""
+    return 4 * floats > core.l2 // 2
 
 
 def tiles(c: Windows, core: Core) -> list[int]:
@@ -90,6 +100,8 @@ def walks(c: Windows, core: Core) -> Iterator[Walk]:
     """The ways to go through windows, what analysis says is best first."""
     lanes = core.vector // 4
     panels = -(-(c.oc // c.groups) // (2 * lanes))
+    many = beyond(core, c.n * (c.ih * c.iw * c.ic + c.oh * c.ow * c.oc))
+    touch = many * ((c.ic >= WIDE) + 2 * (c.oc >= WIDE))
     for tile in tiles(c, core):
         best = _block(c, core, tile)
         for block in sorted({tile, 2 * tile, 4 * tile, best}, key=lambda b: abs(b - best)):
@@ -97,7 +109,7 @@ def walks(c: Windows, core: Core) -> Iterator[Walk]:
                 continue
             together = _panels(c, core, panels, -(-c.ow // block) * c.oh * c.n)
             blocks = c.n * c.oh * -(-c.ow // block)
-            yield Walk(tile, block, together, int(blocks < min(panels, 8)))
+            yield Walk(tile, block, together, int(blocks < min(panels, 8)), touch)
 
 
 def _cycles(c: Windows, tile: int) -> float:
@@ -107,8 +119,8 @@ def _cycles(c: Windows, tile: int) -> float:
 
 
 def _block(c: Windows, core: Core, tile: int) -> int:
-    """Windows whose inputs and results share the first cache with the weights, or with a panel of them."""
-    per = 4 * (c.taps + c.oc // c.groups)
+    """Windows whose inputs share the first cache with the weights, or with a panel of them."""
+    per = 4 * c.taps + 64  # a line of the result
     weights = 4 * c.taps * (c.oc // c.groups)
     room = core.l1 * 3 // 4 - weights if weights < core.l1 // 2 else core.l1 // 2
     limit = -(-c.ow // tile) * tile

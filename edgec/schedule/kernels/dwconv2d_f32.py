@@ -9,6 +9,7 @@ import numpy as np
 from edgec.ir import Array, KernelCall, Pointer, Scratch, Struct, Table
 from edgec.schedule.cores import Core
 from edgec.schedule.gemm_f32.epilogue import Epilogue, constant, epilogue, numbers
+from edgec.schedule.gemm_f32.windows import WIDE, beyond
 from edgec.schedule.variant import Schedule, Variant
 
 _ROWS, _COLS, _TAPS = 2, 4, 32
@@ -34,7 +35,12 @@ def _schedules(call: KernelCall, core: Core) -> Sequence[Schedule]:
         return []
     if s["oc"] != s["ic"] or s["ic"] < core.vector // 4 or (not _tile(s) and s["kh"] * s["kw"] > _TAPS):
         return []
-    return [{}]
+    return [{"touch": t} for t in ((1, 0) if s["ic"] >= WIDE and beyond(core, _floats(s)) else (0, 1))]
+
+
+def _floats(s: dict[str, int]) -> int:
+    """Of image and result."""
+    return s["n"] * s["ic"] * (s["ih"] * s["iw"] + s["oh"] * s["ow"])
 
 
 def pack(w: Array, lanes: int) -> Array:
@@ -55,7 +61,7 @@ def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
         "ek_dwconv2d_f32_t", **{name: s[name] for name in names}, c=c,
         apart_y=s["dh"] if k else 1, apart_x=s["dw"] if k else 1,
         rows=(_ROWS - 1) * stride + k if k else 0, cols=(_COLS - 1) * stride + k if k else 0,
-        scratch_bytes=scratch, **done.fields(),
+        scratch_bytes=scratch, touch=schedule["touch"], **done.fields(),
     )  # fmt: skip
     slope = 0 if done.slope is None else Table(done.slope, "s")
     tile = f"ek_dwtile_f32_k{k}s{stride}" if k else "ek_dwtile_f32_any"

@@ -16,6 +16,7 @@ typedef struct {
     int apart_y, apart_x;       /* between the results of a tile: the dilation, 1 for a stride */
     int rows, cols;             /* inputs of a tile */
     int scratch_bytes;          /* of one part: c zeros */
+    int touch;                  /* whether rows are fetched first: image and result are beyond the cache */
     int todo;                   /* EK_DO_* */
     float low, high, low_sum, high_sum;
 } ek_dwconv2d_f32_t;
@@ -35,27 +36,36 @@ typedef void ek_dwtile_f32_fn(const ek_dwtile_f32_t *t, const float *w, const fl
 
 #define EK_EACH_DW(r) EK_UNROLL for (int r = 0; r < EK_DW_RESULTS; r++)
 
-#define EK_BOUND_DW(STEP, EXTREME, BOUND)                     \
-    if (p->todo & STEP) {                                     \
-        const ek_vf bound_ = ek_vf_set(BOUND);                \
-        EK_EACH_DW(r) acc[r] = EXTREME(acc[r], bound_);       \
-    }
+/* What all vectors of a tile share, where no store can change it. */
+typedef struct {
+    float *y[EK_DW_RESULTS];
+    const float *added, *bias, *slope;
+    int c, todo;
+    ek_vf low, high, low_sum, high_sum;
+} ek_dwsums_f32_t;
+
+EK_KERNEL void ek_dwsums_f32(ek_dwsums_f32_t *s, const ek_dwtile_f32_t *t, const float *bias, const float *slope,
+                             const ek_dwconv2d_f32_t *p) {
+    EK_EACH_DW(r) s->y[r] = t->y[r];
+    s->added = t->y[0] + t->added, s->bias = bias, s->slope = slope, s->c = p->c, s->todo = p->todo;
+    s->low = ek_vf_set(p->low), s->high = ek_vf_set(p->high);
+    s->low_sum = ek_vf_set(p->low_sum), s->high_sum = ek_vf_set(p->high_sum);
+}
 
 /* What follows the sums of channels from c on. */
-EK_KERNEL void ek_dwtile_f32_finish(ek_vf *acc, const ek_dwtile_f32_t *t, const float *added, const float *slope, int c,
-                                    const ek_dwconv2d_f32_t *p) {
-    EK_BOUND_DW(EK_DO_LOW, ek_vf_max, p->low)
-    EK_BOUND_DW(EK_DO_HIGH, ek_vf_min, p->high)
-    if (p->todo & EK_DO_ADD) EK_EACH_DW(r) acc[r] += ek_vf_load(added + (t->y[r] - t->y[0]) + c);
-    EK_BOUND_DW(EK_DO_LOW_SUM, ek_vf_max, p->low_sum)
-    EK_BOUND_DW(EK_DO_HIGH_SUM, ek_vf_min, p->high_sum)
-    if (p->todo & EK_DO_PRELU) {
-        const ek_vf slopes = ek_vf_load(slope + c);
-        EK_EACH_DW(r) acc[r] = ek_prelu_of(acc[r], slopes);
+EK_KERNEL void ek_dwsums_f32_finish(ek_vf *acc, const ek_dwsums_f32_t *s, int c) {
+    EK_EACH_DW(r) acc[r] = ek_vf_min(ek_vf_max(acc[r], s->low), s->high);
+    if (s->todo & ~(EK_DO_LOW | EK_DO_HIGH)) {
+        if (s->todo & EK_DO_ADD) EK_EACH_DW(r) acc[r] += ek_vf_load(s->added + (s->y[r] - s->y[0]) + c);
+        EK_EACH_DW(r) acc[r] = ek_vf_min(ek_vf_max(acc[r], s->low_sum), s->high_sum);
+        if (s->todo & EK_DO_PRELU) {
+            const ek_vf slopes = ek_vf_load(s->slope + c);
+            EK_EACH_DW(r) acc[r] = ek_prelu_of(acc[r], slopes);
+        }
+        if (s->todo & EK_DO_HARD_SWISH) EK_EACH_DW(r) acc[r] = ek_hard_swish_of(acc[r]);
     }
-    if (p->todo & EK_DO_HARD_SWISH) EK_EACH_DW(r) acc[r] = ek_hard_swish_of(acc[r]);
-    EK_UNROLL for (int r = EK_DW_COLS; r < EK_DW_RESULTS; r++) ek_vf_store(t->y[r] + c, acc[r]);
-    EK_UNROLL for (int r = 0; r < EK_DW_COLS; r++) ek_vf_store(t->y[r] + c, acc[r]);
+    EK_UNROLL for (int r = EK_DW_COLS; r < EK_DW_RESULTS; r++) ek_vf_store(s->y[r] + c, acc[r]);
+    EK_UNROLL for (int r = 0; r < EK_DW_COLS; r++) ek_vf_store(s->y[r] + c, acc[r]);
 }
 
 /* K x K taps with stride S, or dilated: row by row of the inputs of a tile. */
@@ -63,17 +73,20 @@ EK_KERNEL void ek_dwtile_f32(const ek_dwtile_f32_t *t, const float *w, const flo
                              const ek_dwconv2d_f32_t *p, const int K, const int S, const int border) {
     enum { MOST = 11 }; /* inputs of 4 results of 5 taps with stride 2 */
     const int rows = (EK_DW_ROWS - 1) * S + K, cols = (EK_DW_COLS - 1) * S + K;
-    const float *row[MOST], *added = t->y[0] + t->added;
+    const float *row[MOST], *const *each = t->each;
+    const ptrdiff_t dx = t->dx;
+    ek_dwsums_f32_t s;
+    ek_dwsums_f32(&s, t, bias, slope, p);
     if (!border) EK_UNROLL for (int i = 0; i < rows; i++) row[i] = t->x + i * t->dy;
-    EK_ROLLED for (int next = 0; next < p->c; next += EK_VL, w += K * K * EK_VL) {
-        const int c = EK_MIN(next, p->c - EK_VL);
+    EK_ROLLED for (int next = 0; next < s.c; next += EK_VL, w += K * K * EK_VL) {
+        const int c = EK_MIN(next, s.c - EK_VL);
         ek_vf acc[EK_DW_RESULTS];
-        acc[0] = ek_vf_load(bias + c);
+        acc[0] = ek_vf_load(s.bias + c);
         EK_EACH_DW(r) acc[r] = acc[0];
         EK_UNROLL for (int i = 0; i < rows; i++) {
             ek_vf x[MOST];
             EK_UNROLL for (int j = 0; j < cols; j++)
-                x[j] = ek_vf_load((border ? t->each[i * cols + j] : row[i] + j * t->dx) + c);
+                x[j] = ek_vf_load((border ? each[i * cols + j] : row[i] + j * dx) + c);
             EK_UNROLL for (int o = 0; o < EK_DW_ROWS; o++) {
                 const int ky = i - o * S;
                 if (ky < 0 || ky >= K) continue;
@@ -84,7 +97,7 @@ EK_KERNEL void ek_dwtile_f32(const ek_dwtile_f32_t *t, const float *w, const flo
                 }
             }
         }
-        ek_dwtile_f32_finish(acc, t, added, slope, c, p);
+        ek_dwsums_f32_finish(acc, &s, c);
     }
 }
 
@@ -104,18 +117,20 @@ EK_DWTILE_F32(5, 2)
 /* Any taps: `each` is [taps][results]. */
 EK_SHARED void ek_dwtile_f32_any(const ek_dwtile_f32_t *t, const float *w, const float *bias, const float *slope,
                                  const ek_dwconv2d_f32_t *p) {
-    const float *added = t->y[0] + t->added;
-    EK_ROLLED for (int next = 0; next < p->c; next += EK_VL) {
-        const int c = EK_MIN(next, p->c - EK_VL);
+    const int taps = p->kh * p->kw;
+    ek_dwsums_f32_t s;
+    ek_dwsums_f32(&s, t, bias, slope, p);
+    EK_ROLLED for (int next = 0; next < s.c; next += EK_VL) {
+        const int c = EK_MIN(next, s.c - EK_VL);
         const float *const *each = t->each;
         ek_vf acc[EK_DW_RESULTS];
-        acc[0] = ek_vf_load(bias + c);
+        acc[0] = ek_vf_load(s.bias + c);
         EK_EACH_DW(r) acc[r] = acc[0];
-        EK_ROLLED for (int k = 0; k < p->kh * p->kw; k++, w += EK_VL, each += EK_DW_RESULTS) {
+        EK_ROLLED for (int k = 0; k < taps; k++, w += EK_VL, each += EK_DW_RESULTS) {
             const ek_vf v = ek_vf_load(w);
             EK_EACH_DW(r) acc[r] = ek_vf_fma(ek_vf_load(each[r] + c), v, acc[r]);
         }
-        ek_dwtile_f32_finish(acc, t, added, slope, c, p);
+        ek_dwsums_f32_finish(acc, &s, c);
     }
 }
 
@@ -155,6 +170,17 @@ EK_SHARED void ek_dwconv2d_f32_tile(const float *x, const float *w, const float 
     tile(&t, w, bias, slope, p);
 }
 
+/* What the tiles of the rows from oy on read and write. */
+EK_SHARED void ek_dwconv2d_f32_touch(const float *x, const float *y, const ek_dwconv2d_f32_t *p, int oy) {
+    const ptrdiff_t in = (ptrdiff_t)p->iw * p->c, out = (ptrdiff_t)p->ow * p->c;
+    EK_ROLLED for (int i = 0; i < p->rows; i++) {
+        const int iy = oy * p->sh - p->pt + i * p->dh;
+        if (iy >= 0 && iy < p->ih) ek_touch_f32(x + iy * in, in);
+    }
+    EK_ROLLED for (int o = 0; o < EK_DW_ROWS; o++)
+        if (oy + o * p->apart_y < p->oh) ek_touch_f32(y + (oy + o * p->apart_y) * out, out);
+}
+
 /* added: null, or as y. Threads share the rows of tiles. */
 EK_SHARED void ek_dwconv2d_f32_simd(const float *x, const float *w, const float *bias, const float *slope,
                                     const float *added, float *y, void *scratch, const ek_dwconv2d_f32_t *p,
@@ -169,6 +195,7 @@ EK_SHARED void ek_dwconv2d_f32_simd(const float *x, const float *w, const float 
         const float *px = x + (ptrdiff_t)image * p->ih * p->iw * p->c;
         float *py = y + (ptrdiff_t)image * p->oh * p->ow * p->c;
         if (oy >= p->oh) continue;
+        if (p->touch) ek_dwconv2d_f32_touch(px, py, p, oy);
         EK_ROLLED for (int i = 0; i < p->ow; i += EK_DW_COLS * p->apart_x)
             EK_ROLLED for (int ox = i; ox < EK_MIN(i + p->apart_x, p->ow); ox++) {
                 /* the last tile of a row ends with it, and computes some results again */

@@ -16,6 +16,7 @@ typedef struct {
     int block;                     /* windows that meet one panel of weights after the other: whole tiles */
     int panels;                    /* panels that all windows meet before the next ones are read */
     int by_panel;                  /* threads share: 0 blocks, 1 panels */
+    int touch;                     /* what of a block is fetched first, as it is beyond the cache: 1 image, 2 result */
     int scratch_bytes;             /* of one part: a patch */
     int todo;                      /* EK_DO_* */
     float low, high, low_sum, high_sum;
@@ -41,6 +42,14 @@ EK_SHARED void ek_patch_f32(const float *x, float *to, const ek_gemm_f32_t *p, i
     }
 }
 
+/* What windows [i, end) of a row read and write. */
+EK_SHARED void ek_gemm_f32_touch(const float *x, const float *y, const ek_gemm_f32_t *p, int y0, int i, int end) {
+    const int from = EK_MAX(i * p->sw - p->pl, 0), to = EK_MIN((end - 1) * p->sw - p->pl + (p->kw - 1) * p->dw + 1, p->iw);
+    EK_ROLLED for (int ky = 0, iy = y0; ky < p->kh && p->touch & 1; ky++, iy += p->dh)
+        if (iy >= 0 && iy < p->ih) ek_touch_f32(x + ((ptrdiff_t)iy * p->iw + from) * p->ic, (ptrdiff_t)(to - from) * p->ic);
+    if (p->touch & 2) ek_touch_f32(y + (ptrdiff_t)i * p->yx, (ptrdiff_t)(end - i - 1) * p->yx + 1);
+}
+
 /* One group. x, y, added: of its first channel. */
 EK_KERNEL void ek_gemm_f32_group(const float *x, const float *w, const float *added, float *y, float *patch,
                                  const ek_gemm_f32_t *p, ek_tile_f32_fn *tile, ek_tile_f32_fn *tail, ek_tile_f32_t *t,
@@ -60,6 +69,7 @@ EK_KERNEL void ek_gemm_f32_group(const float *x, const float *w, const float *ad
             const int inside = y0 >= 0 && y0 + (p->kh - 1) * p->dh < p->ih;
             const float *px = x + (ptrdiff_t)image * p->ih * p->iw * p->ic;
             const ptrdiff_t at = (ptrdiff_t)image * p->yn + (ptrdiff_t)oy * p->yy;
+            if (p->touch && j == panels.from) ek_gemm_f32_touch(px, y + at, p, y0, b % across * p->block, end);
 #define EK_INSIDE(I) (inside && (I) * p->sw >= p->pl && ((I) + p->tile - 1) * p->sw - p->pl + wide < p->iw)
             EK_ROLLED for (int i = b % across * p->block, next; i < end; i = next) {
                 const int direct = EK_INSIDE(i), x0 = i * p->sw - p->pl;

@@ -24,6 +24,13 @@ enum { EK_PANEL_F32 = 2 * EK_VL }; /* channels of a panel */
 /* What is done to a sum, in this order. */
 enum { EK_DO_LOW = 1, EK_DO_HIGH = 2, EK_DO_ADD = 4, EK_DO_LOW_SUM = 8, EK_DO_HIGH_SUM = 16, EK_DO_PRELU = 32, EK_DO_HARD_SWISH = 64 };
 
+/* Reads one float of each line of n, in order. A tile reads and writes many places in turn, more than a core follows to
+ * fetch ahead; memory that is beyond the caches is better fetched in one stream before. */
+EK_SHARED void ek_touch_f32(const float *x, ptrdiff_t n) {
+    const volatile float *at = x;
+    EK_ROLLED for (ptrdiff_t i = 0; i < n; i += 16) (void)at[i];
+}
+
 /* Where a tile reads and writes; distances in floats. A window is runs_y * runs_x runs of adjacent floats. */
 typedef struct {
     int runs_y, runs_x, run;
@@ -112,8 +119,9 @@ EK_KERNEL ek_vf ek_hard_swish_of(ek_vf v) {
 /* What follows the sums. added: of the first window, `yx` floats between windows. */
 EK_KERNEL void ek_tile_f32_finish(const float *added, ptrdiff_t yx, const ek_tile_f32_t *t, int o, ek_vf acc[][2],
                                   const int MR, const int NV, const int PS) {
-    EK_BOUND_F32(EK_DO_LOW, ek_vf_max, t->low)
-    EK_BOUND_F32(EK_DO_HIGH, ek_vf_min, t->high)
+    EK_BOUND_F32(EK_DO_LOW | EK_DO_HIGH, ek_vf_max, t->low)
+    EK_BOUND_F32(EK_DO_LOW | EK_DO_HIGH, ek_vf_min, t->high)
+    if (!(t->todo & ~(EK_DO_LOW | EK_DO_HIGH))) return;
     if (t->todo & EK_DO_ADD)
         EK_UNROLL for (int r = 0; r < MR; r++, added += yx) {
             EK_UNROLL for (int i = 0; i < NV; i++) EK_SUM_F32 += ek_vf_load(added + i * EK_VL);
