@@ -1,4 +1,4 @@
-"""Every float variant computes what the plain kernels compute, within 1e-5 of the range: random layers and schedules."""
+"""Every float variant computes what the plain kernels compute, within 1e-5 of the range: random layers."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ ON = [pytest.param(n, marks=pytest.mark.arm if "cortex" in n else pytest.mark.cc
 def test_variants_compute_what_plain_kernels_do(name: str) -> None:
     graphs = list(_layers(63, seed=len(name)))
     chosen = [bool(legal(call, core(name))) for g in graphs for call in g.ops[0].spec.calls(g.ops[0])]
-    assert sum(chosen) > 0.4 * len(chosen), "most layers have a variant"
+    assert sum(chosen) > 0.6 * len(chosen), "most layers have a variant"
     inputs = [random_inputs(g, i) for i, g in enumerate(graphs)]
     for graph, given, got in zip(graphs, inputs, run_on(name, graphs, inputs), strict=True):
         assert_agree(got, interp(graph, given))

@@ -76,8 +76,8 @@ class Windows:
 @dataclass(frozen=True)
 class Walk:
     """tile: windows of a tile. block: of those that meet one panel of weights after the other. panels: that all windows
-    meet before the next ones are read. by_panel: whether threads share panels rather than blocks. touch: what of a block
-    is fetched before it is computed: 1 the image, 2 the result."""
+    meet before the next ones are read. by_panel: whether threads share panels rather than blocks. touch: what is
+    fetched before a block is computed: 1 the image, 2 the result."""
 
     tile: int
     block: int
@@ -128,7 +128,7 @@ def _block(c: Windows, core: Core, tile: int) -> int:
 
 
 def _panels(c: Windows, core: Core, panels: int, blocks: int) -> int:
-    """Panels of one pass: all, unless the weights are too many for the second cache and the image is read with less."""
+    """Panels of one pass: all, unless the second cache does not keep them and reading the image again is less."""
     weights, image = 4 * c.taps * c.oc // c.groups, 4 * c.n * c.ih * c.iw * c.ic
     passes = -(-weights // (core.l2 // 2))
     if passes == 1 or passes * image > (blocks - 1) * weights:

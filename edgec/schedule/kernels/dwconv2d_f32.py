@@ -33,7 +33,9 @@ def _schedules(call: KernelCall, core: Core) -> Sequence[Schedule]:
     s = numbers(call.struct("ek_conv2d_t"))
     if constant(call.operands[1]) is None or constant(call.operands[2]) is None or _result(call) is None:
         return []
-    if s["oc"] != s["ic"] or s["ic"] < core.vector // 4 or (not _tile(s) and s["kh"] * s["kw"] > _TAPS):
+    if s["oc"] != s["ic"] or (not _tile(s) and s["kh"] * s["kw"] > _TAPS):
+        return []
+    if s["ic"] < 4 or (s["ic"] < core.vector // 4 and not _tile(s)):
         return []
     return [{"touch": t} for t in ((1, 0) if s["ic"] >= WIDE and beyond(core, _floats(s)) else (0, 1))]
 
@@ -44,16 +46,24 @@ def _floats(s: dict[str, int]) -> int:
 
 
 def pack(w: Array, lanes: int) -> Array:
-    """[kh, kw, c] as [vectors][kh][kw][lanes], the last vector ending with the last channel."""
+    """[kh, kw, c] as [vectors][kh][kw][lanes], the last vector ending with the last channel; zeros if c is less."""
     c = w.shape[2]
-    starts = [min(at, c - lanes) for at in range(0, c, lanes)]
-    return np.stack([w[:, :, at : at + lanes] for at in starts]).astype(np.float32)
+    starts = [max(min(at, c - lanes), 0) for at in range(0, c, lanes)]
+    return np.stack([pad(w[:, :, at : at + lanes], lanes) for at in starts]).astype(np.float32)
+
+
+def pad(v: Array, lanes: int) -> Array:
+    """Zeros for what a vector has more than the last dimension."""
+    return np.pad(v, [(0, 0)] * (v.ndim - 1) + [(0, max(0, lanes - v.shape[-1]))])
 
 
 def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
     s, done = numbers(call.struct("ek_conv2d_t")), _result(call)
     w, bias = constant(call.operands[1]), constant(call.operands[2])
-    assert done is not None and w is not None and bias is not None
+    assert done is not None
+    assert w is not None
+    assert bias is not None
+    lanes = core.vector // 4
     c, k, stride = s["ic"], _tile(s), s["sh"]
     scratch = -(-4 * c // 64) * 64
     names = ("n", "ih", "iw", "oh", "ow", "kh", "kw", "sh", "sw", "dh", "dw", "pt", "pl")
@@ -63,13 +73,13 @@ def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
         rows=(_ROWS - 1) * stride + k if k else 0, cols=(_COLS - 1) * stride + k if k else 0,
         scratch_bytes=scratch, touch=schedule["touch"], **done.fields(),
     )  # fmt: skip
-    slope = 0 if done.slope is None else Table(done.slope, "s")
+    slope = 0 if done.slope is None else Table(pad(done.slope, lanes), "s")
     tile = f"ek_dwtile_f32_k{k}s{stride}" if k else "ek_dwtile_f32_any"
-    packed = pack(w.reshape(s["kh"], s["kw"], c), core.vector // 4)
+    packed = pack(w.reshape(s["kh"], s["kw"], c), lanes)
     return KernelCall(
         "ek_dwconv2d_f32_simd",
         (
-            call.operands[0], Table(packed, "w"), Table(bias, "b"), slope, done.added or 0, done.y,
+            call.operands[0], Table(packed, "w"), Table(pad(bias, lanes), "b"), slope, done.added or 0, done.y,
             Scratch(scratch), p, tile, 0, 1,
         ),
     )  # fmt: skip

@@ -57,7 +57,9 @@ def _schedules(call: KernelCall, core: Core) -> Sequence[Schedule]:
 def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
     c, walk, done, w = windows(call), Walk(**schedule), _result(call), _weights(call)
     bias = constant(call.operands[2])
-    assert done is not None and w is not None and bias is not None
+    assert done is not None
+    assert w is not None
+    assert bias is not None
     lanes = core.vector // 4
     scratch = -(-4 * c.patch(walk.tile, walk.block) // 64) * 64
     if call.kernel == "ek_transpose_conv2d_f32":

@@ -2,7 +2,7 @@
  * all the results that want it. Dilated ones take results that lie as far apart as their taps.
  *
  * Weights are packed [vectors of channels][kh][kw][lanes]. The last vector ends with the last channel and overlaps the one
- * before it: there are at least as many channels as lanes. */
+ * before it; fewer channels than lanes are one vector, with the weights, bias and slopes of all lanes. */
 #ifndef EK_DWCONV2D_F32_SIMD_H
 #define EK_DWCONV2D_F32_SIMD_H
 #include "ek_tile_f32_simd.h"
@@ -40,23 +40,34 @@ typedef void ek_dwtile_f32_fn(const ek_dwtile_f32_t *t, const float *w, const fl
 typedef struct {
     float *y[EK_DW_RESULTS];
     const float *added, *bias, *slope;
-    int c, todo;
+    int c, todo, few; /* few: less channels than lanes */
     ek_vf low, high, low_sum, high_sum;
 } ek_dwsums_f32_t;
 
 EK_KERNEL void ek_dwsums_f32(ek_dwsums_f32_t *s, const ek_dwtile_f32_t *t, const float *bias, const float *slope,
-                             const ek_dwconv2d_f32_t *p) {
+                             const ek_dwconv2d_f32_t *p, const int few) {
+    s->few = few;
     EK_EACH_DW(r) s->y[r] = t->y[r];
     s->added = t->y[0] + t->added, s->bias = bias, s->slope = slope, s->c = p->c, s->todo = p->todo;
     s->low = ek_vf_set(p->low), s->high = ek_vf_set(p->high);
     s->low_sum = ek_vf_set(p->low_sum), s->high_sum = ek_vf_set(p->high_sum);
 }
 
+EK_KERNEL ek_vf ek_dw_load(const float *x, const ek_dwsums_f32_t *s) {
+    return s->few ? ek_vf_load_n(x, s->c) : ek_vf_load(x);
+}
+EK_KERNEL void ek_dw_store(float *y, ek_vf v, const ek_dwsums_f32_t *s) {
+    if (s->few)
+        ek_vf_store_n(y, v, s->c);
+    else
+        ek_vf_store(y, v);
+}
+
 /* What follows the sums of channels from c on. */
 EK_KERNEL void ek_dwsums_f32_finish(ek_vf *acc, const ek_dwsums_f32_t *s, int c) {
     EK_EACH_DW(r) acc[r] = ek_vf_min(ek_vf_max(acc[r], s->low), s->high);
     if (s->todo & ~(EK_DO_LOW | EK_DO_HIGH)) {
-        if (s->todo & EK_DO_ADD) EK_EACH_DW(r) acc[r] += ek_vf_load(s->added + (s->y[r] - s->y[0]) + c);
+        if (s->todo & EK_DO_ADD) EK_EACH_DW(r) acc[r] += ek_dw_load(s->added + (s->y[r] - s->y[0]) + c, s);
         EK_EACH_DW(r) acc[r] = ek_vf_min(ek_vf_max(acc[r], s->low_sum), s->high_sum);
         if (s->todo & EK_DO_PRELU) {
             const ek_vf slopes = ek_vf_load(s->slope + c);
@@ -64,29 +75,29 @@ EK_KERNEL void ek_dwsums_f32_finish(ek_vf *acc, const ek_dwsums_f32_t *s, int c)
         }
         if (s->todo & EK_DO_HARD_SWISH) EK_EACH_DW(r) acc[r] = ek_hard_swish_of(acc[r]);
     }
-    EK_UNROLL for (int r = EK_DW_COLS; r < EK_DW_RESULTS; r++) ek_vf_store(s->y[r] + c, acc[r]);
-    EK_UNROLL for (int r = 0; r < EK_DW_COLS; r++) ek_vf_store(s->y[r] + c, acc[r]);
+    EK_UNROLL for (int r = EK_DW_COLS; r < EK_DW_RESULTS; r++) ek_dw_store(s->y[r] + c, acc[r], s);
+    EK_UNROLL for (int r = 0; r < EK_DW_COLS; r++) ek_dw_store(s->y[r] + c, acc[r], s);
 }
 
 /* K x K taps with stride S, or dilated: row by row of the inputs of a tile. */
 EK_KERNEL void ek_dwtile_f32(const ek_dwtile_f32_t *t, const float *w, const float *bias, const float *slope,
-                             const ek_dwconv2d_f32_t *p, const int K, const int S, const int border) {
+                             const ek_dwconv2d_f32_t *p, const int K, const int S, const int border, const int few) {
     enum { MOST = 11 }; /* inputs of 4 results of 5 taps with stride 2 */
     const int rows = (EK_DW_ROWS - 1) * S + K, cols = (EK_DW_COLS - 1) * S + K;
     const float *row[MOST], *const *each = t->each;
     const ptrdiff_t dx = t->dx;
     ek_dwsums_f32_t s;
-    ek_dwsums_f32(&s, t, bias, slope, p);
+    ek_dwsums_f32(&s, t, bias, slope, p, few);
     if (!border) EK_UNROLL for (int i = 0; i < rows; i++) row[i] = t->x + i * t->dy;
     EK_ROLLED for (int next = 0; next < s.c; next += EK_VL, w += K * K * EK_VL) {
-        const int c = EK_MIN(next, s.c - EK_VL);
+        const int c = few ? 0 : EK_MIN(next, s.c - EK_VL);
         ek_vf acc[EK_DW_RESULTS];
         acc[0] = ek_vf_load(s.bias + c);
         EK_EACH_DW(r) acc[r] = acc[0];
         EK_UNROLL for (int i = 0; i < rows; i++) {
             ek_vf x[MOST];
             EK_UNROLL for (int j = 0; j < cols; j++)
-                x[j] = ek_vf_load((border ? each[i * cols + j] : row[i] + j * dx) + c);
+                x[j] = ek_dw_load((border ? each[i * cols + j] : row[i] + j * dx) + c, &s);
             EK_UNROLL for (int o = 0; o < EK_DW_ROWS; o++) {
                 const int ky = i - o * S;
                 if (ky < 0 || ky >= K) continue;
@@ -104,10 +115,12 @@ EK_KERNEL void ek_dwtile_f32(const ek_dwtile_f32_t *t, const float *w, const flo
 #define EK_DWTILE_F32(K, S)                                                                                           \
     EK_SHARED void ek_dwtile_f32_k##K##s##S(const ek_dwtile_f32_t *t, const float *w, const float *bias,              \
                                             const float *slope, const ek_dwconv2d_f32_t *p) {                         \
-        if (t->each)                                                                                                  \
-            ek_dwtile_f32(t, w, bias, slope, p, K, S, 1);                                                             \
+        if (EK_VL > 4 && p->c < EK_VL)                                                                                \
+            ek_dwtile_f32(t, w, bias, slope, p, K, S, 1, 1);                                                          \
+        else if (t->each)                                                                                             \
+            ek_dwtile_f32(t, w, bias, slope, p, K, S, 1, 0);                                                          \
         else                                                                                                          \
-            ek_dwtile_f32(t, w, bias, slope, p, K, S, 0);                                                             \
+            ek_dwtile_f32(t, w, bias, slope, p, K, S, 0, 0);                                                          \
     }
 EK_DWTILE_F32(3, 1)
 EK_DWTILE_F32(3, 2)
@@ -119,7 +132,7 @@ EK_SHARED void ek_dwtile_f32_any(const ek_dwtile_f32_t *t, const float *w, const
                                  const ek_dwconv2d_f32_t *p) {
     const int taps = p->kh * p->kw;
     ek_dwsums_f32_t s;
-    ek_dwsums_f32(&s, t, bias, slope, p);
+    ek_dwsums_f32(&s, t, bias, slope, p, 0);
     EK_ROLLED for (int next = 0; next < s.c; next += EK_VL) {
         const int c = EK_MIN(next, s.c - EK_VL);
         const float *const *each = t->each;
@@ -159,7 +172,7 @@ EK_SHARED void ek_dwconv2d_f32_tile(const float *x, const float *w, const float 
                     ek_dw_pixel(x, zeros, p, y0 + r / EK_DW_COLS * p->sh + k / p->kw * p->dh,
                                 x0 + r % EK_DW_COLS * p->sw + k % p->kw * p->dw);
         t.each = each;
-    } else if (y0 >= 0 && y0 + (p->rows - 1) * p->dh < p->ih && x0 >= 0 && x0 + (p->cols - 1) * p->dw < p->iw) {
+    } else if (p->c >= EK_VL && y0 >= 0 && y0 + (p->rows - 1) * p->dh < p->ih && x0 >= 0 && x0 + (p->cols - 1) * p->dw < p->iw) {
         t.x = x + ((ptrdiff_t)y0 * p->iw + x0) * p->c;
     } else {
         EK_ROLLED for (int i = 0; i < p->rows; i++)

@@ -16,7 +16,7 @@ enum { EK_F32_ROWS = 8 };
 #if defined(__clang__) /* before a loop that is not worth copies of its body */
 #define EK_ROLLED _Pragma("clang loop unroll(disable)") _Pragma("clang loop vectorize(disable)")
 #else
-#define EK_ROLLED _Pragma("GCC unroll 0")
+#define EK_ROLLED /* gcc makes none */
 #endif
 
 enum { EK_PANEL_F32 = 2 * EK_VL }; /* channels of a panel */
@@ -102,7 +102,7 @@ EK_KERNEL void ek_tile_f32_sums(const float *x, const float *w, const ek_tile_f3
 
 #define EK_SUM_F32 acc[r * PS][i]
 #define EK_BOUND_F32(STEP, EXTREME, BOUND)                                                    \
-    if (t->todo & STEP) {                                                                     \
+    if (t->todo & (STEP)) {                                                                     \
         const ek_vf bound_ = ek_vf_set(BOUND);                                                \
         EK_EACH_F32(r, i) EK_SUM_F32 = EXTREME(EK_SUM_F32, bound_);                           \
     }
