@@ -1,0 +1,124 @@
+"""What the float kernels do to a sum before they store it: clamp, add, clamp, PReLU or hard-swish, in this order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import inf
+
+import numpy as np
+
+from edgec.ir import Array, KernelCall, Pointer, Struct, Table, Value
+
+_LOW, _HIGH, _ADD, _LOW_SUM, _HIGH_SUM, _PRELU, _HARD_SWISH = 1, 2, 4, 8, 16, 32, 64
+"""EK_DO_* of ek_tile_f32_simd.h; also the order in which they are done."""
+
+_BOUNDS = {"ek_relu_f32": (0.0, inf), "ek_relu6_f32": (0.0, 6.0), "ek_relu_n1_to_1_f32": (-1.0, 1.0)}
+
+
+@dataclass(frozen=True)
+class Epilogue:
+    """todo: the steps, as bits. bounds: of the sum and of what the addition gives. slope: [oc] of a PReLU.
+
+    added: the tensor that is added, of the result's shape. y: where the result goes.
+    """
+
+    y: Pointer
+    todo: int = 0
+    bounds: tuple[float, float, float, float] = (-inf, inf, -inf, inf)
+    slope: Array | None = None
+    added: Pointer | None = None
+
+    def clamp(self, low: float, high: float) -> Epilogue | None:
+        """After a clamp to [low, high]; None where a step before it forbids."""
+        if low == -inf and high == inf:
+            return self
+        at = 2 if self.todo & _ADD else 0
+        low, high = max(low, self.bounds[at]), min(high, self.bounds[at + 1])
+        if self.todo >= _PRELU or low > high:
+            return None
+        ends = _LOW * (low > -inf) + _HIGH * (high < inf)
+        bounds = (*self.bounds[:at], low, high, *self.bounds[at + 2 :])
+        return replace(self, todo=self.todo | (ends * _LOW_SUM if at else ends), bounds=bounds)
+
+    def add(self, other: Pointer) -> Epilogue | None:
+        """After another tensor is added."""
+        return None if self.todo >= _ADD else replace(self, todo=self.todo | _ADD, added=other)
+
+    def prelu(self, slope: Array) -> Epilogue | None:
+        """After a PReLU with one slope for each channel."""
+        return None if self.todo >= _PRELU else replace(self, todo=self.todo | _PRELU, slope=slope)
+
+    def hard_swish(self) -> Epilogue | None:
+        """After x * clamp(x + 3, 0, 6) / 6."""
+        return None if self.todo >= _PRELU else replace(self, todo=self.todo | _HARD_SWISH)
+
+    def fields(self) -> dict[str, object]:
+        """Those of the C structs."""
+        low, high, low_sum, high_sum = self.bounds
+        return {"todo": self.todo, "low": low, "high": high, "low_sum": low_sum, "high_sum": high_sum}
+
+
+def epilogue(call: KernelCall, y: Pointer) -> Epilogue | None:
+    """What a float call with a clamp does to its sums, and the calls that follow it; None when the kernels cannot.
+
+    y: where the call itself puts its result.
+    """
+    act = call.struct("ek_act_f32_t").fields
+    done = Epilogue(y).clamp(_number(act["low"]), _number(act["high"]))
+    for one in call.then:
+        done = None if done is None else _after(done, one)
+    return done
+
+
+def _after(e: Epilogue, call: KernelCall) -> Epilogue | None:
+    """The epilogue with one call more."""
+    shape = e.y.value.type.shape
+    places = [x for x in call.operands if isinstance(x, Pointer)]
+    y = places[-1]
+    if y.value.type.shape != shape or y.offset:
+        return None
+    if call.kernel == "ek_add_f32":
+        other = places[1] if places[0].value is e.y.value else places[0]
+        act = call.struct("ek_act_f32_t").fields
+        if other.value.type.shape != shape or other.value is e.y.value:
+            return None
+        after = e.add(other)
+        after = after and after.clamp(_number(act["low"]), _number(act["high"]))
+    elif call.kernel == "ek_prelu_f32":
+        slope = _per_channel(places[1].value, shape[-1]) if places[0].value is e.y.value else None
+        after = None if slope is None else e.prelu(slope)
+    elif call.kernel == "ek_leaky_relu_f32":
+        factor = _number(call.struct("ek_coef_t").fields["a"])
+        after = e.prelu(np.full(shape[-1], factor, np.float32))
+    elif call.kernel == "ek_clamp_f32":
+        ends = call.struct("ek_coef_t").fields
+        after = e.clamp(_number(ends["a"]), _number(ends["b"]))
+    elif call.kernel in _BOUNDS:
+        after = e.clamp(*_BOUNDS[call.kernel])
+    else:
+        after = e.hard_swish() if call.kernel == "ek_hard_swish_f32" else None
+    return after and replace(after, y=y)
+
+
+def _per_channel(v: Value, channels: int) -> Array | None:
+    """A constant with one value for each channel, or for all."""
+    if v.const is None or v.type.size not in (1, v.type.shape[-1]) or v.type.size not in (1, channels):
+        return None
+    return np.broadcast_to(v.const.reshape(-1), channels).astype(np.float32)
+
+
+def _number(x: object) -> float:
+    assert isinstance(x, (int, float))
+    return float(x)
+
+
+def constant(x: object) -> Array | None:
+    """The elements of an operand, None where they are computed."""
+    if isinstance(x, Pointer):
+        return x.value.const
+    return x.array if isinstance(x, Table) else None
+
+
+def numbers(struct: Struct) -> dict[str, int]:
+    """A struct of integers."""
+    return {name: struct.number(name) for name in struct.fields}

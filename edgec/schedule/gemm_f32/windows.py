@@ -1,0 +1,164 @@
+"""What float convolutions and matrix products go through: windows of an image, and the order in which."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from edgec.ir import Array
+from edgec.schedule.cores import Core
+
+_ROWS = {16: (8, 7, 6, 5, 4, 3, 2, 1), 32: (6, 5, 4, 3, 2, 1), 64: (14, 12, 10, 8, 7, 6, 5, 4, 3, 2, 1)}
+"""Windows of the tiles of ek_tile_f32_simd.h, by the bytes of a vector."""
+
+_PARTIAL = {1: 4, 2: 2, 3: 2}
+"""Sums apart in tiles of few windows, whose additions would wait for each other."""
+
+WIDE = 48
+"""Channels of pixels so far apart that a core does not take them for one stream."""
+
+_LATENCY = 8
+"""Additions in flight that keep the multipliers of a core busy."""
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Fields of ek_gemm_f32_t. Image [n,ih,iw,ic], kernel, stride, dilation, padding; group_ic: channels of a group."""
+
+    n: int
+    ih: int
+    iw: int
+    ic: int
+    oh: int
+    ow: int
+    oc: int
+    kh: int = 1
+    kw: int = 1
+    sh: int = 1
+    sw: int = 1
+    dh: int = 1
+    dw: int = 1
+    pt: int = 0
+    pl: int = 0
+    group_ic: int = 0
+
+    @property
+    def groups(self) -> int:
+        """Channel groups."""
+        return self.ic // self.group_ic
+
+    @property
+    def taps(self) -> int:
+        """Products of a sum."""
+        return self.kh * self.kw * self.group_ic
+
+    @property
+    def flat(self) -> bool:
+        """Whether each pixel is a window, so that all are one row."""
+        return self.kh * self.kw * self.sh * self.sw == 1 and (self.oh, self.ow) == (self.ih, self.iw)
+
+    def flattened(self) -> Windows:
+        """The same windows in one row, where they lie so."""
+        if not self.flat or self.pt or self.pl:
+            return self
+        pixels = self.n * self.oh * self.ow
+        return replace(self, n=1, ih=1, oh=1, iw=pixels, ow=pixels)
+
+    def patch(self, tile: int, block: int) -> int:
+        """Floats of the padded windows that may be needed."""
+        if self.flat and self.oh * self.n == 1:
+            return tile * self.group_ic if self.ow % tile else 0
+        return self.kh * ((block - 1) * self.sw + (self.kw - 1) * self.dw + 1) * self.group_ic
+
+
+@dataclass(frozen=True)
+class Walk:
+    """tile: windows of a tile. block: of those that meet one panel of weights after the other. panels: that all windows
+    meet before the next ones are read. by_panel: whether threads share panels rather than blocks. touch: what is
+    fetched before a block is computed: 1 the image, 2 the result."""
+
+    tile: int
+    block: int
+    panels: int
+    by_panel: int
+    touch: int
+
+
+def beyond(core: Core, floats: int) -> bool:
+    """Whether so much is more than the second cache keeps."""
+    return 4 * floats > core.l2 // 2
+
+
+def tiles(c: Windows, core: Core) -> list[int]:
+    """The windows of the tiles that fit a row, what analysis says is best first."""
+    return sorted((r for r in _ROWS[core.vector] if r <= c.ow or r == 1), key=lambda r: (_cycles(c, r), -r))
+
+
+def walks(c: Windows, core: Core) -> Iterator[Walk]:
+    """The ways to go through windows, what analysis says is best first."""
+    lanes = core.vector // 4
+    panels = -(-(c.oc // c.groups) // (2 * lanes))
+    many = beyond(core, c.n * (c.ih * c.iw * c.ic + c.oh * c.ow * c.oc))
+    touch = many * ((c.ic >= WIDE) + 2 * (c.oc >= WIDE))
+    for tile in tiles(c, core):
+        best = _block(c, core, tile)
+        for block in sorted({tile, 2 * tile, 4 * tile, best}, key=lambda b: abs(b - best)):
+            if block > -(-c.ow // tile) * tile:
+                continue
+            together = _panels(c, core, panels, -(-c.ow // block) * c.oh * c.n)
+            blocks = c.n * c.oh * -(-c.ow // block)
+            yield Walk(tile, block, together, int(blocks < min(panels, 8)), touch)
+
+
+def _cycles(c: Windows, tile: int) -> float:
+    """Of the tiles that one panel takes in a row, about."""
+    sums = 2 * tile * _PARTIAL.get(tile, 1)
+    return -(-c.ow // tile) * (c.taps * 2 * tile * max(1, _LATENCY / sums) + 2 * c.taps + 5 * tile + 20)
+
+
+def _block(c: Windows, core: Core, tile: int) -> int:
+    """Windows whose inputs share the first cache with the weights, or with a panel of them."""
+    per = 4 * c.taps + 64  # a line of the result
+    weights = 4 * c.taps * (c.oc // c.groups)
+    room = core.l1 * 3 // 4 - weights if weights < core.l1 // 2 else core.l1 // 2
+    limit = -(-c.ow // tile) * tile
+    return min(limit, max(tile, min(room // per, 64) // tile * tile))
+
+
+def _panels(c: Windows, core: Core, panels: int, blocks: int) -> int:
+    """Panels of one pass: all, unless the second cache does not keep them and reading the image again is less."""
+    weights, image = 4 * c.taps * c.oc // c.groups, 4 * c.n * c.ih * c.iw * c.ic
+    passes = -(-weights // (core.l2 // 2))
+    if passes == 1 or passes * image > (blocks - 1) * weights:
+        return panels
+    return max(1, panels // passes)
+
+
+def pack(w: Array, groups: int, lanes: int) -> Array:
+    """Panels of the weights [kh, kw, group_ic, oc]: [groups][panels][taps][channels], flat."""
+    oc = w.shape[3] // groups
+    parts = []
+    for g in range(groups):
+        own = w[..., g * oc : (g + 1) * oc].reshape(-1, oc)
+        for o in range(0, oc, 2 * lanes):
+            panel = own[:, o : o + 2 * lanes]
+            parts.append(np.pad(panel, ((0, 0), (0, -panel.shape[1] % lanes))).ravel())
+    return np.concatenate(parts).astype(np.float32)
+
+
+def pad_channels(v: Array, groups: int, lanes: int) -> Array:
+    """One value for each channel, [oc], with those that panels add to each group: zeros."""
+    own = v.reshape(groups, -1)
+    return np.pad(own, ((0, 0), (0, -own.shape[1] % lanes))).ravel().astype(np.float32)
+
+
+def transposed_phases(w: Array, stride: tuple[int, int], pads: tuple[int, int]) -> list[Array]:
+    """The weights [kh, kw, ic, oc] of a transposed convolution as those of stride[0] * stride[1] plain ones."""
+    parts = []
+    for py in range(stride[0]):
+        for px in range(stride[1]):
+            ky, kx = (py + pads[0]) % stride[0], (px + pads[1]) % stride[1]
+            parts.append(w[ky :: stride[0], kx :: stride[1]][::-1, ::-1])
+    return parts

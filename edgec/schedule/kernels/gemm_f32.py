@@ -1,0 +1,91 @@
+"""Dense float convolutions, transposed ones and fully connected layers by csrc/simd/ek_gemm_f32_simd.h."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+
+import numpy as np
+
+from edgec.ir import Array, KernelCall, Pointer, Scratch, Struct, Table
+from edgec.schedule.cores import Core
+from edgec.schedule.gemm_f32.epilogue import Epilogue, constant, epilogue, numbers
+from edgec.schedule.gemm_f32.windows import Walk, Windows, pack, pad_channels, transposed_phases, walks
+from edgec.schedule.variant import Schedule, Variant
+
+
+def windows(call: KernelCall) -> Windows:
+    """What the call goes through; a transposed convolution as the plain one of its widest phase."""
+    if call.kernel == "ek_fully_connected_f32":
+        rows, k, o = (x for x in call.operands if isinstance(x, int))
+        return Windows(1, 1, rows, k, 1, rows, o, group_ic=k)
+    if call.kernel == "ek_transpose_conv2d_f32":
+        c = Windows(**numbers(call.struct("ek_transpose_conv2d_t")))
+        kh, kw = -(-c.kh // c.sh), -(-c.kw // c.sw)
+        oh, ow = -(-c.oh // c.sh), -(-c.ow // c.sw)
+        return replace(c, kh=kh, kw=kw, oh=oh, ow=ow, sh=1, sw=1, pt=kh - 1, pl=kw - 1, group_ic=c.ic)
+    return Windows(**numbers(call.struct("ek_conv2d_t"))).flattened()
+
+
+def _weights(call: KernelCall) -> Array | None:
+    """[kh, kw, group_ic, oc]; None when they are computed."""
+    w, c = constant(call.operands[1]), windows(call)
+    if w is None or call.kernel == "ek_transpose_conv2d_f32":
+        return w
+    if call.kernel == "ek_fully_connected_f32":
+        return w.reshape(c.oc, c.ic).T.reshape(1, 1, c.ic, c.oc)
+    return w.reshape(c.kh, c.kw, c.group_ic, c.oc)
+
+
+def _result(call: KernelCall) -> Epilogue | None:
+    y = call.operands[3]
+    assert isinstance(y, Pointer)
+    return epilogue(call, y)
+
+
+def _schedules(call: KernelCall, core: Core) -> Sequence[Schedule]:
+    c = windows(call)
+    if constant(call.operands[1]) is None or constant(call.operands[2]) is None or _result(call) is None:
+        return []
+    if call.kernel == "ek_dwconv2d_f32" and c.ic > 1:
+        return []
+    if c.groups > 1 and c.oc // c.groups < core.vector // 4:
+        return []
+    return [asdict(w) for w in walks(c, core)]
+
+
+def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
+    c, walk, done, w = windows(call), Walk(**schedule), _result(call), _weights(call)
+    bias = constant(call.operands[2])
+    assert done is not None
+    assert w is not None
+    assert bias is not None
+    lanes = core.vector // 4
+    scratch = -(-4 * c.patch(walk.tile, walk.block) // 64) * 64
+    if call.kernel == "ek_transpose_conv2d_f32":
+        t = call.struct("ek_transpose_conv2d_t")
+        stride, pads = (t.number("sh"), t.number("sw")), (t.number("pt"), t.number("pl"))
+        packed = np.concatenate([pack(part, 1, lanes) for part in transposed_phases(w, stride, pads)])
+        shape = {**asdict(c), **numbers(t), "group_ic": c.ic, "dh": 1, "dw": 1}
+        name = "ek_transpose_conv2d_f32_simd"
+    else:
+        packed, shape, name = pack(w, c.groups, lanes), asdict(c), "ek_gemm_f32_simd"
+    apart = {"yx": c.oc, "yy": shape["ow"] * c.oc, "yn": shape["oh"] * shape["ow"] * c.oc}
+    p = Struct("ek_gemm_f32_t", **shape, **apart, **asdict(walk), scratch_bytes=scratch, **done.fields())
+    slope = 0 if done.slope is None else Table(pad_channels(done.slope, c.groups, lanes), "s")
+    tail = 1 if 0 < c.oc // c.groups % (2 * lanes) <= lanes else 2
+    return KernelCall(
+        name,
+        (
+            call.operands[0], Table(packed, "w"), Table(pad_channels(bias, c.groups, lanes), "b"), slope,
+            done.added or 0, done.y, Scratch(scratch) if scratch else 0, p,
+            f"ek_tile_f32_{walk.tile}x2", f"ek_tile_f32_{walk.tile}x{tail}", 0, 1,
+        ),
+    )  # fmt: skip
+
+
+VARIANTS = [
+    Variant(of, "ek_gemm_f32_simd", frozenset({feature}), _schedules, _apply)
+    for feature in ("neon", "avx2")
+    for of in ("ek_conv2d_f32", "ek_transpose_conv2d_f32", "ek_fully_connected_f32", "ek_dwconv2d_f32")
+]

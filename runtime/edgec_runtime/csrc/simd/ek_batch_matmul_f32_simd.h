@@ -1,0 +1,52 @@
+/* Products of two float matrices that are both computed: panels of the second are packed in scratch, as weights are. */
+#ifndef EK_BATCH_MATMUL_F32_SIMD_H
+#define EK_BATCH_MATMUL_F32_SIMD_H
+#include "ek_matmul.h"
+#include "ek_tile_f32_simd.h"
+
+/* Rows [from, from + count) of a matrix of k columns, `rows` of them in scratch, those that are not there 0. */
+EK_SHARED void ek_matmul_rows_f32(const float *a, float *to, const ek_batch_matmul_t *p, int count, int rows) {
+    EK_ROLLED for (int r = 0; r < rows; r++, to += p->k)
+        EK_ROLLED for (int l = 0; l < p->k; l++)
+            to[l] = r < count ? a[(ptrdiff_t)r * p->ar + (ptrdiff_t)l * p->ac] : 0.0f;
+}
+
+/* Columns [j, j + EK_PANEL_F32) of a matrix of k rows. */
+EK_SHARED void ek_matmul_panel_f32(const float *b, float *to, const ek_batch_matmul_t *p, int j) {
+    const int count = EK_MIN(EK_PANEL_F32, p->n - j);
+    EK_ROLLED for (int l = 0; l < p->k; l++, to += EK_PANEL_F32) {
+        const float *from = b + (ptrdiff_t)l * p->br + (ptrdiff_t)j * p->bc;
+        EK_ROLLED for (int i = 0; i < EK_PANEL_F32; i++) to[i] = i < count ? from[(ptrdiff_t)i * p->bc] : 0.0f;
+    }
+}
+
+/* rows: of the tile. scratch: (rows + EK_PANEL_F32) * k floats for each part. Threads share the panels. */
+EK_SHARED void ek_batch_matmul_f32_simd(const float *a, const float *b, float *y, void *scratch,
+                                        const ek_batch_matmul_t *p, ek_tile_f32_fn *tile, int rows, int scratch_bytes,
+                                        int part, int parts) {
+    static const float zeros[EK_PANEL_F32];
+    float *panel = (void *)((char *)scratch + (ptrdiff_t)part * scratch_bytes), *few = panel + p->k * EK_PANEL_F32;
+    const int panels = (p->n + EK_PANEL_F32 - 1) / EK_PANEL_F32, count = p->dim[0] * p->dim[1] * p->dim[2] * p->dim[3];
+    const ek_share_t share = ek_share(count * panels, 1, part, parts);
+    ek_tile_f32_t t = {.runs_y = 1, .runs_x = 1, .run = p->k, .yx = p->n, .bias = zeros};
+    EK_ROLLED for (int s = share.from; s < share.to; s++) {
+        const int j = s % panels * EK_PANEL_F32, cols = EK_MIN(EK_PANEL_F32, p->n - j), direct = p->ac == 1;
+        const float *pa = a, *pb = b;
+        float *py = y + (ptrdiff_t)(s / panels) * p->m * p->n + j;
+        EK_ROLLED for (int d = 3, rest = s / panels; d >= 0; rest /= p->dim[d], d--) {
+            pa += (ptrdiff_t)(rest % p->dim[d]) * p->a[d];
+            pb += (ptrdiff_t)(rest % p->dim[d]) * p->b[d];
+        }
+        const int whole = direct ? p->m / rows * rows : 0;
+        ek_matmul_panel_f32(pb, panel, p, j);
+        t.sx = p->ar;
+        tile(pa, panel, NULL, py, &t, 0, whole, cols);
+        t.sx = p->k;
+        EK_ROLLED for (int i = whole; i < p->m; i += rows) {
+            ek_matmul_rows_f32(pa + (ptrdiff_t)i * p->ar, few, p, EK_MIN(rows, p->m - i), rows);
+            tile(few, panel, NULL, py + (ptrdiff_t)i * p->n, &t, 0, EK_MIN(rows, p->m - i), cols);
+        }
+    }
+}
+
+#endif

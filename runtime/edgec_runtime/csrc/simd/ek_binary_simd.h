@@ -1,0 +1,105 @@
+/* Elementwise ops of two broadcast inputs (ek_binary.h) by vectors. */
+#ifndef EK_BINARY_SIMD_H
+#define EK_BINARY_SIMD_H
+#include "ek_binary.h"
+#include "ek_simd.h"
+
+/* The rows (of the innermost dimension) that one part computes: elements from..to of row `row`, with the offsets of
+ * the row in both inputs. A single row is split within. */
+typedef struct {
+    int row, end, from, to, at[5];
+    ptrdiff_t a, b;
+} ek_walk_t;
+
+EK_KERNEL ek_walk_t ek_walk(const ek_nd_t *nd, int unit, int part, int parts) {
+    const int *d = nd->dim, rows = d[0] * d[1] * d[2] * d[3] * d[4];
+    const ek_share_t row = rows > 1 ? ek_share(rows, 1, part, parts) : (ek_share_t){0, 1};
+    const ek_share_t inside = rows > 1 ? (ek_share_t){0, d[5]} : ek_share(d[5], unit, part, parts);
+    ek_walk_t w = {.row = row.from, .end = row.to, .from = inside.from, .to = inside.to};
+    for (int k = 4, rest = row.from; k >= 0; rest /= d[k--]) {
+        w.at[k] = rest % d[k];
+        w.a += (ptrdiff_t)w.at[k] * nd->a[k], w.b += (ptrdiff_t)w.at[k] * nd->b[k];
+    }
+    return w;
+}
+EK_KERNEL void ek_walk_on(ek_walk_t *w, const ek_nd_t *nd) {
+    w->row++;
+    for (int k = 4; k >= 0; k--) {
+        w->a += nd->a[k], w->b += nd->b[k];
+        if (++w->at[k] < nd->dim[k]) return;
+        w->a -= (ptrdiff_t)nd->dim[k] * nd->a[k], w->b -= (ptrdiff_t)nd->dim[k] * nd->b[k];
+        w->at[k] = 0;
+    }
+}
+
+/* For each row of bytes: vectors of the inputs u and v, STATEMENT to make w of them. An input that stands still along
+ * the row is one vector of its value, read again and again. The end of a row is a vector of its own, in buffers, so that
+ * the loop has no branch and there is one of it. */
+#define EK_ROWS_S8(NAME, PARAMS, SETUP, STATEMENT)                                                                  \
+    EK_SHARED void NAME(const int8_t *a, const int8_t *b, int8_t *y, const PARAMS *p, int part, int parts) {        \
+        const ek_nd_t *nd = &p->nd;                                                                                 \
+        const int on_a = nd->a[5] ? EK_VB : 0, on_b = nd->b[5] ? EK_VB : 0;                                         \
+        const ek_vb low = ek_vb_set(p->low), high = ek_vb_set(p->high);                                             \
+        int8_t few_a[EK_VB] = {0}, few_b[EK_VB] = {0}, few_y[EK_VB];                                                \
+        SETUP;                                                                                                      \
+        for (ek_walk_t r = ek_walk(nd, 64, part, parts); r.row < r.end; ek_walk_on(&r, nd)) {                       \
+            const int8_t *pa = a + r.a + on_a / EK_VB * r.from, *pb = b + r.b + on_b / EK_VB * r.from;              \
+            int8_t *to = y + (ptrdiff_t)r.row * nd->dim[5] + r.from;                                                \
+            if (!on_a) pa = memset(few_a, *pa, EK_VB);                                                              \
+            if (!on_b) pb = memset(few_b, *pb, EK_VB);                                                              \
+            for (int n = r.to - r.from; n > 0;) {                                                                   \
+                const int few = n < EK_VB ? n : 0;                                                                  \
+                int8_t *end = to;                                                                                   \
+                if (few) {                                                                                          \
+                    if (on_a) ek_copy_few(few_a, pa, n), pa = few_a;                                                \
+                    if (on_b) ek_copy_few(few_b, pb, n), pb = few_b;                                                \
+                    to = few_y, n = EK_VB;                                                                          \
+                }                                                                                                   \
+                for (; n >= EK_VB; n -= EK_VB, pa += on_a, pb += on_b, to += EK_VB) {                               \
+                    const ek_vb u = ek_vb_load(pa), v = ek_vb_load(pb);                                             \
+                    ek_vb w;                                                                                        \
+                    STATEMENT;                                                                                      \
+                    ek_vb_store(to, ek_vb_min(ek_vb_max(w, low), high));                                            \
+                }                                                                                                   \
+                if (few) ek_copy_few(end, few_y, few);                                                              \
+            }                                                                                                       \
+        }                                                                                                           \
+    }
+
+/* ADD and SUB, where a scaled sum gives the same bytes for all 65,536 pairs of bytes. */
+typedef struct {
+    ek_nd_t nd;
+    int low, high;
+    ek_scaled_sum_t sum;
+} ek_sum_s8_t;
+
+EK_ROWS_S8(ek_sum_s8_simd, ek_sum_s8_t, const ek_vsum_t sum = ek_vsum(&p->sum), w = ek_vb_sum(u, v, &sum))
+
+typedef struct {
+    ek_nd_t nd;
+    int low, high;
+} ek_extremum_s8_t;
+
+EK_ROWS_S8(ek_maximum_s8_simd, ek_extremum_s8_t, , w = ek_vb_max(u, v))
+EK_ROWS_S8(ek_minimum_s8_simd, ek_extremum_s8_t, , w = ek_vb_min(u, v))
+
+/* As ek_mul_t. */
+typedef struct {
+    ek_nd_t nd;
+    int low, high;
+    int32_t a_zero, b_zero, y_zero, mul, shift;
+} ek_product_s8_t;
+
+EK_KERNEL ek_vb ek_vb_product(ek_vb u, ek_vb v, const ek_product_s8_t *p, const ek_vmul_t *scale) {
+    ek_vi a[4], b[4];
+    ek_vb_widen(u, a), ek_vb_widen(v, b);
+    for (int i = 0; i < 4; i++) {
+        const ek_vi product = (a[i] - p->a_zero) * (b[i] - p->b_zero);
+        a[i] = ek_vi_multiply(product, scale) + p->y_zero;
+    }
+    return ek_vb_narrow(a);
+}
+EK_ROWS_S8(ek_mul_s8_simd, ek_product_s8_t, const ek_vmul_t scale = ek_vmul(p->mul, p->shift),
+           w = ek_vb_product(u, v, p, &scale))
+
+#endif

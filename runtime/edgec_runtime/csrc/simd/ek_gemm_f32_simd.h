@@ -1,0 +1,135 @@
+/* Float convolutions as matrix products without a copy of the image: windows are read where they lie.
+ *
+ * Only tiles that touch the border, or the end of a row, go by way of a patch: the windows of one block, padded, in
+ * scratch. Threads share the blocks of windows, or the panels of channels. */
+#ifndef EK_GEMM_F32_SIMD_H
+#define EK_GEMM_F32_SIMD_H
+#include "ek_tile_f32_simd.h"
+
+typedef struct {
+    int n, ih, iw, ic, oh, ow, oc; /* image and result */
+    int kh, kw, sh, sw, dh, dw;    /* kernel, stride, dilation */
+    int pt, pl;                    /* padding at the top and left */
+    int group_ic;                  /* input channels of one group */
+    int yx, yy, yn;                /* floats between pixels, rows and images of the result */
+    int tile;                      /* windows of a tile */
+    int block;                     /* windows that meet one panel of weights after the other: whole tiles */
+    int panels;                    /* panels that all windows meet before the next ones are read */
+    int by_panel;                  /* threads share: 0 blocks, 1 panels */
+    int touch;                     /* what of a block is fetched first, as it is beyond the cache: 1 image, 2 result */
+    int scratch_bytes;             /* of one part: a patch */
+    int todo;                      /* EK_DO_* */
+    float low, high, low_sum, high_sum;
+} ek_gemm_f32_t;
+
+/* The windows from (y0, x0), `cols` pixels wide, `c` channels: [kh][cols][c], zeros around the image. */
+EK_SHARED void ek_patch_f32(const float *x, float *to, const ek_gemm_f32_t *p, int y0, int x0, int cols, int c) {
+    const int left = EK_MIN(EK_MAX(-x0, 0), cols), right = EK_MAX(left, EK_MIN(p->iw - x0, cols));
+    EK_ROLLED for (int ky = 0; ky < p->kh; ky++, to += (ptrdiff_t)cols * c) {
+        const int iy = y0 + ky * p->dh;
+        if (iy < 0 || iy >= p->ih) {
+            memset(to, 0, (size_t)cols * c * sizeof(float));
+            continue;
+        }
+        const float *from = x + ((ptrdiff_t)iy * p->iw + x0) * p->ic;
+        memset(to, 0, (size_t)left * c * sizeof(float));
+        if (c == p->ic)
+            memcpy(to + left * c, from + (ptrdiff_t)left * c, (size_t)(right - left) * c * sizeof(float));
+        else
+            EK_ROLLED for (int i = left; i < right; i++)
+                memcpy(to + i * c, from + (ptrdiff_t)i * p->ic, (size_t)c * sizeof(float));
+        memset(to + right * c, 0, (size_t)(cols - right) * c * sizeof(float));
+    }
+}
+
+/* What windows [i, end) of a row read and write. */
+EK_SHARED void ek_gemm_f32_touch(const float *x, const float *y, const ek_gemm_f32_t *p, int y0, int i, int end) {
+    const int from = EK_MAX(i * p->sw - p->pl, 0), to = EK_MIN((end - 1) * p->sw - p->pl + (p->kw - 1) * p->dw + 1, p->iw);
+    EK_ROLLED for (int ky = 0, iy = y0; ky < (p->touch & 1 ? p->kh : 0); ky++, iy += p->dh)
+        if (iy >= 0 && iy < p->ih) ek_touch_f32(x + ((ptrdiff_t)iy * p->iw + from) * p->ic, (ptrdiff_t)(to - from) * p->ic);
+    if (p->touch & 2) ek_touch_f32(y + (ptrdiff_t)i * p->yx, (ptrdiff_t)(end - i - 1) * p->yx + 1);
+}
+
+/* One group. x, y, added: of its first channel. */
+EK_KERNEL void ek_gemm_f32_group(const float *x, const float *w, const float *added, float *y, float *patch,
+                                 const ek_gemm_f32_t *p, ek_tile_f32_fn *tile, ek_tile_f32_fn *tail, ek_tile_f32_t *t,
+                                 int oc, int part, int parts) {
+    const int across = (p->ow + p->block - 1) / p->block, c = p->group_ic, wide = (p->kw - 1) * p->dw;
+    const ptrdiff_t size = (ptrdiff_t)p->kh * p->kw * c * EK_PANEL_F32;
+    const int whole = p->dw == 1 && c == p->ic; /* a row of a window is one run */
+    ek_share_t blocks = {0, p->n * p->oh * across}, panels = {0, (oc + EK_PANEL_F32 - 1) / EK_PANEL_F32};
+    if (p->by_panel)
+        panels = ek_share(panels.to, 1, part, parts);
+    else
+        blocks = ek_share(blocks.to, 1, part, parts);
+    EK_ROLLED for (int j = panels.from; j < panels.to; j += p->panels)
+        EK_ROLLED for (int b = blocks.from; b < blocks.to; b++) {
+            const int row = b / across, image = row / p->oh, oy = row % p->oh, y0 = oy * p->sh - p->pt;
+            const int end = EK_MIN(b % across * p->block + p->block, p->ow);
+            const int inside = y0 >= 0 && y0 + (p->kh - 1) * p->dh < p->ih;
+            const float *px = x + (ptrdiff_t)image * p->ih * p->iw * p->ic;
+            const ptrdiff_t at = (ptrdiff_t)image * p->yn + (ptrdiff_t)oy * p->yy;
+            if (p->touch && j == panels.from) ek_gemm_f32_touch(px, y + at, p, y0, b % across * p->block, end);
+#define EK_INSIDE(I) (inside && (I) * p->sw >= p->pl && ((I) + p->tile - 1) * p->sw - p->pl + wide < p->iw)
+            EK_ROLLED for (int i = b % across * p->block, next; i < end; i = next) {
+                const int direct = EK_INSIDE(i), x0 = i * p->sw - p->pl;
+                const ptrdiff_t to = at + (ptrdiff_t)i * p->yx;
+                const float *from = px + ((ptrdiff_t)y0 * p->iw + x0) * p->ic;
+                for (next = i + p->tile; next < end && EK_INSIDE(next) == direct; next += p->tile) {}
+                if (direct) {
+                    t->runs_x = whole ? 1 : p->kw, t->run = whole ? p->kw * c : c;
+                    t->dy = (ptrdiff_t)p->dh * p->iw * p->ic, t->dx = p->dw * p->ic, t->sx = p->sw * p->ic;
+                } else {
+                    const int cols = (next - i - 1) * p->sw + wide + 1;
+                    ek_patch_f32(px, patch, p, y0, x0, cols, c);
+                    from = patch;
+                    t->runs_x = p->dw == 1 ? 1 : p->kw, t->run = p->dw == 1 ? p->kw * c : c;
+                    t->dy = (ptrdiff_t)cols * c, t->dx = p->dw * c, t->sx = p->sw * c;
+                }
+                EK_ROLLED for (int k = j; k < EK_MIN(j + p->panels, panels.to); k++) {
+                    const int o = k * EK_PANEL_F32, cols = EK_MIN(EK_PANEL_F32, oc - o);
+                    (cols <= EK_VL ? tail : tile)(from, w + k * size, added ? added + to + o : added, y + to + o, t, o,
+                                                    EK_MIN(next, end) - i, cols);
+                }
+            }
+        }
+}
+
+/* x [n,ih,iw,ic], w packed for each group, bias and slope padded likewise, added as y or null. */
+EK_SHARED void ek_gemm_f32_simd(const float *x, const float *w, const float *bias, const float *slope, const float *added,
+                           float *y, void *scratch, const ek_gemm_f32_t *p, ek_tile_f32_fn *tile, ek_tile_f32_fn *tail,
+                           int part, int parts) {
+    const int groups = p->ic / p->group_ic, oc = p->oc / groups;
+    const int padded = (oc + EK_VL - 1) / EK_VL * EK_VL;
+    ek_tile_f32_t t = {.runs_y = p->kh, .yx = p->yx, .todo = p->todo, .low = p->low, .high = p->high,
+                       .low_sum = p->low_sum, .high_sum = p->high_sum, .bias = bias, .slope = slope};
+    EK_ROLLED for (int g = 0; g < groups; g++) {
+        ek_gemm_f32_group(x + g * p->group_ic, w, added ? added + g * oc : added, y + g * oc,
+                          (void *)((char *)scratch + (ptrdiff_t)part * p->scratch_bytes), p, tile, tail, &t, oc, part, parts);
+        w += (ptrdiff_t)padded * p->kh * p->kw * p->group_ic;
+        t.bias += padded;
+        if (slope) t.slope += padded;
+    }
+}
+
+/* Transposed: the results of one row and column of strides are those of a plain convolution, whose taps lie sh and sw
+ * apart and are packed backwards. w: those of all sh * sw, one after the other. */
+EK_SHARED void ek_transpose_conv2d_f32_simd(const float *x, const float *w, const float *bias, const float *slope,
+                                            const float *added, float *y, void *scratch, const ek_gemm_f32_t *p,
+                                            ek_tile_f32_fn *tile, ek_tile_f32_fn *tail, int part, int parts) {
+    const int padded = (p->oc + EK_VL - 1) / EK_VL * EK_VL;
+    EK_ROLLED for (int py = 0; py < p->sh; py++)
+        EK_ROLLED for (int px = 0; px < p->sw; px++) {
+            ek_gemm_f32_t q = *p;
+            const int ky = (py + p->pt) % p->sh, kx = (px + p->pl) % p->sw;
+            const ptrdiff_t at = (ptrdiff_t)py * p->yy + (ptrdiff_t)px * p->yx;
+            q.kh = (p->kh - ky + p->sh - 1) / p->sh, q.kw = (p->kw - kx + p->sw - 1) / p->sw;
+            q.pt = q.kh - 1 - (py + p->pt - ky) / p->sh, q.pl = q.kw - 1 - (px + p->pl - kx) / p->sw;
+            q.oh = (p->oh - py + p->sh - 1) / p->sh, q.ow = (p->ow - px + p->sw - 1) / p->sw;
+            q.yx *= p->sw, q.yy *= p->sh, q.sh = q.sw = 1;
+            ek_gemm_f32_simd(x, w, bias, slope, added ? added + at : added, y + at, scratch, &q, tile, tail, part, parts);
+            w += (ptrdiff_t)padded * q.kh * q.kw * p->ic;
+        }
+}
+
+#endif

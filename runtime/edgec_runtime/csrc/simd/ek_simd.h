@@ -1,0 +1,109 @@
+/* Vectors of the width that the CPU has: a kernel is one text for Neon, AVX2 and AVX-512.
+ *
+ * ek_vf holds EK_VL floats, ek_vi as many int32. Arithmetic is written with the operators of C (+ - * & | ^ << >>), which
+ * gcc and clang have for vectors; here stands what has none. ek_vb holds EK_VB = 4 * EK_VL bytes.
+ * Kernels are shared by the ops of a segment and take sizes at run time; they end in _simd, and compute the part-th of
+ * `parts` shares of the result. No load or store leaves the caller's elements. */
+#ifndef EK_SIMD_H
+#define EK_SIMD_H
+#include "ek_base.h"
+
+/* A sum of two scaled bytes: factors and bias of ek_vb_sum. */
+typedef struct {
+    int16_t a_high, a_low, b_high, b_low;
+    int32_t bias, rest;
+} ek_scaled_sum_t;
+
+#if defined(__AVX512BW__) && defined(__AVX512VL__)
+#include "ek_simd_avx512.h"
+#elif defined(__AVX2__) && defined(__FMA__)
+#include "ek_simd_avx2.h"
+#elif defined(__aarch64__)
+#include "ek_simd_neon.h"
+#else
+#error "no vectors for this CPU"
+#endif
+
+enum { EK_VB = 4 * EK_VL };
+
+EK_KERNEL ek_vi ek_vi_as(ek_vf v) { return (ek_vi)v; }
+EK_KERNEL ek_vf ek_vf_as(ek_vi v) { return (ek_vf)v; }
+
+/* n < 64 bytes, in pieces of fixed sizes: without a call, before which the loop around it would save its vectors. */
+EK_KERNEL void ek_copy_few(void *to, const void *from, int n) {
+    char *y = to;
+    const char *x = from;
+#define EK_PIECE(SIZE) \
+    if (n & (SIZE)) memcpy(y, x, SIZE), y += (SIZE), x += (SIZE);
+    EK_PIECE(32) EK_PIECE(16) EK_PIECE(8) EK_PIECE(4) EK_PIECE(2) EK_PIECE(1)
+}
+
+/* A whole vector or, at the end of a row, n elements; the others are `rest`. */
+EK_KERNEL ek_vf ek_vf_load_rest(const float *p, int n, float rest) {
+    if (n >= EK_VL) return ek_vf_load(p);
+    float all[EK_VL];
+    ek_vf_store(all, ek_vf_set(rest));
+    ek_copy_few(all, p, 4 * n);
+    return ek_vf_load(all);
+}
+EK_KERNEL ek_vf ek_vf_load_n(const float *p, int n) { return ek_vf_load_rest(p, n, 0); }
+EK_KERNEL void ek_vf_store_n(float *p, ek_vf v, int n) {
+    if (n >= EK_VL) {
+        ek_vf_store(p, v);
+    } else {
+        float all[EK_VL];
+        ek_vf_store(all, v);
+        ek_copy_few(p, all, 4 * n);
+    }
+}
+EK_KERNEL ek_vb ek_vb_load_n(const void *p, int n) {
+    if (n >= EK_VB) return ek_vb_load(p);
+    int8_t all[EK_VB];
+    ek_vb_store(all, ek_vb_set(0));
+    ek_copy_few(all, p, n);
+    return ek_vb_load(all);
+}
+EK_KERNEL void ek_vb_store_n(void *p, ek_vb v, int n) {
+    if (n >= EK_VB) {
+        ek_vb_store(p, v);
+    } else {
+        int8_t all[EK_VB];
+        ek_vb_store(all, v);
+        ek_copy_few(p, all, n);
+    }
+}
+
+/* The multiplier of a scale: x * mul * 2^(left - right - 31), rounded twice as ek_multiply does. Its shift is left or
+ * right, `even` all ones where it is right; |x| * 2^left < 2^30. */
+typedef struct {
+    ek_vi mul;
+    ek_vshift left, right;
+    ek_vi even;
+} ek_vmul_t;
+
+EK_KERNEL ek_vmul_t ek_vmul(int32_t mul, int shift) {
+    const int left = EK_MAX(shift, 0), right = EK_MAX(-shift, 0);
+    return (ek_vmul_t){ek_vi_set(mul), ek_vshift_left(left), ek_vshift_right(right), ek_vi_set(right ? -1 : 0)};
+}
+EK_KERNEL ek_vi ek_vi_multiply(ek_vi x, const ek_vmul_t *k) {
+    const ek_vi high = ek_vi_high_mul(ek_vi_shift(x, k->left), k->mul);
+    return ek_vi_round_shift(high + ((high >> 31) & k->even), k->right);
+}
+/* where the shift is known to be right, by 1 or more */
+EK_KERNEL ek_vi ek_vi_multiply_right(ek_vi x, const ek_vmul_t *k) {
+    const ek_vi high = ek_vi_high_mul(x, k->mul);
+    return ek_vi_round_shift(high + (high >> 31), k->right);
+}
+
+/* The part-th of `parts` shares of n elements, in whole lines of 64 bytes. */
+typedef struct {
+    int from, to;
+} ek_share_t;
+
+EK_KERNEL ek_share_t ek_share(int n, int unit, int part, int parts) {
+    const int64_t units = ((int64_t)n + unit - 1) / unit;
+    const int64_t from = units * part / parts * unit, to = units * (part + 1) / parts * unit;
+    return (ek_share_t){(int)EK_MIN(from, n), (int)EK_MIN(to, n)};
+}
+
+#endif

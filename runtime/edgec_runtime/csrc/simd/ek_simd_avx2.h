@@ -1,0 +1,129 @@
+/* The vectors of ek_simd.h by AVX2 and FMA: 8 floats. */
+#ifndef EK_SIMD_AVX2_H
+#define EK_SIMD_AVX2_H
+#include <immintrin.h>
+
+enum { EK_VL = 8 };
+typedef __m256 ek_vf;
+typedef int32_t ek_vi __attribute__((vector_size(32)));
+typedef __m128i ek_vshift;
+
+#define EK_M(v) ((__m256i)(v))
+EK_KERNEL ek_vf ek_vf_set(float v) { return _mm256_set1_ps(v); }
+EK_KERNEL ek_vf ek_vf_load(const float *p) { return _mm256_loadu_ps(p); }
+EK_KERNEL void ek_vf_store(float *p, ek_vf v) { _mm256_storeu_ps(p, v); }
+EK_KERNEL ek_vf ek_vf_fma(ek_vf a, ek_vf b, ek_vf c) { return _mm256_fmadd_ps(a, b, c); }
+EK_KERNEL ek_vf ek_vf_fnma(ek_vf a, ek_vf b, ek_vf c) { return _mm256_fnmadd_ps(a, b, c); }
+EK_KERNEL ek_vf ek_vf_max(ek_vf a, ek_vf b) { return _mm256_max_ps(a, b); }
+EK_KERNEL ek_vf ek_vf_min(ek_vf a, ek_vf b) { return _mm256_min_ps(a, b); }
+EK_KERNEL ek_vf ek_vf_sqrt(ek_vf a) { return _mm256_sqrt_ps(a); }
+EK_KERNEL ek_vf ek_vf_abs(ek_vf a) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a); }
+EK_KERNEL ek_vi ek_vf_less(ek_vf a, ek_vf b) { return (ek_vi)_mm256_cmp_ps(a, b, _CMP_LT_OQ); }
+EK_KERNEL ek_vf ek_vf_select(ek_vi mask, ek_vf a, ek_vf b) { return _mm256_blendv_ps(b, a, (ek_vf)mask); }
+EK_KERNEL ek_vi ek_vf_nearest(ek_vf a) { return (ek_vi)_mm256_cvtps_epi32(a); }
+EK_KERNEL ek_vf ek_vf_of(ek_vi a) { return _mm256_cvtepi32_ps(EK_M(a)); }
+/* Ties away from zero; |a| < 2^30. The rest is exact. */
+EK_KERNEL ek_vi ek_vf_round(ek_vf a) {
+    const ek_vf whole = _mm256_round_ps(a, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC), rest = a - whole;
+    return (ek_vi)_mm256_cvtps_epi32(whole) + (ek_vi)_mm256_cvttps_epi32(rest + rest);
+}
+EK_KERNEL float ek_vf_sum(ek_vf a) {
+    __m128 s = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    s = _mm_add_ps(s, _mm_movehl_ps(s, s));
+    return _mm_cvtss_f32(_mm_add_ss(s, _mm_movehdup_ps(s)));
+}
+EK_KERNEL float ek_vf_largest(ek_vf a) {
+    __m128 s = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    s = _mm_max_ps(s, _mm_movehl_ps(s, s));
+    return _mm_cvtss_f32(_mm_max_ss(s, _mm_movehdup_ps(s)));
+}
+
+EK_KERNEL ek_vi ek_vi_set(int32_t v) { return (ek_vi)_mm256_set1_epi32(v); }
+EK_KERNEL ek_vi ek_vi_load(const int32_t *p) { return (ek_vi)_mm256_loadu_si256((const __m256i *)p); }
+EK_KERNEL void ek_vi_store(int32_t *p, ek_vi v) { _mm256_storeu_si256((__m256i *)p, EK_M(v)); }
+EK_KERNEL ek_vi ek_vi_max(ek_vi a, ek_vi b) { return (ek_vi)_mm256_max_epi32(EK_M(a), EK_M(b)); }
+EK_KERNEL ek_vi ek_vi_min(ek_vi a, ek_vi b) { return (ek_vi)_mm256_min_epi32(EK_M(a), EK_M(b)); }
+/* The high half of 2ab, rounded, of even and odd elements apart; b > INT32_MIN. */
+EK_KERNEL ek_vi ek_vi_high_mul(ek_vi a, ek_vi b) {
+    const __m256i half = _mm256_set1_epi64x(1 << 30), odd_a = _mm256_srli_epi64(EK_M(a), 32);
+    const __m256i odd_b = _mm256_srli_epi64(EK_M(b), 32);
+    const __m256i even = _mm256_add_epi64(_mm256_mul_epi32(EK_M(a), EK_M(b)), half);
+    const __m256i odd = _mm256_add_epi64(_mm256_mul_epi32(odd_a, odd_b), half);
+    return (ek_vi)_mm256_blend_epi32(_mm256_srli_epi64(even, 31), _mm256_add_epi64(odd, odd), 0xaa);
+}
+EK_KERNEL ek_vshift ek_vshift_left(int n) { return _mm_cvtsi32_si128(n); }
+EK_KERNEL ek_vshift ek_vshift_right(int n) { return _mm_cvtsi32_si128(n); }
+EK_KERNEL ek_vi ek_vi_shift(ek_vi a, ek_vshift left) { return (ek_vi)_mm256_sll_epi32(EK_M(a), left); }
+EK_KERNEL ek_vi ek_vi_round_shift(ek_vi a, ek_vshift right) {
+    const __m256i half = _mm256_srli_epi32(_mm256_sll_epi32(_mm256_set1_epi32(1), right), 1);
+    return (ek_vi)_mm256_sra_epi32(_mm256_add_epi32(EK_M(a), half), right);
+}
+
+typedef __m256i ek_vb;
+EK_KERNEL ek_vb ek_vb_set(int v) { return _mm256_set1_epi8((char)v); }
+EK_KERNEL ek_vb ek_vb_load(const void *p) { return _mm256_loadu_si256((const __m256i *)p); }
+EK_KERNEL void ek_vb_store(void *p, ek_vb v) { _mm256_storeu_si256((__m256i *)p, v); }
+EK_KERNEL ek_vb ek_vb_max(ek_vb a, ek_vb b) { return _mm256_max_epi8(a, b); }
+EK_KERNEL ek_vb ek_vb_min(ek_vb a, ek_vb b) { return _mm256_min_epi8(a, b); }
+EK_KERNEL ek_vb ek_vb_add(ek_vb a, ek_vb b) { return _mm256_adds_epi8(a, b); } /* saturates */
+
+EK_KERNEL void ek_vb_widen(ek_vb b, ek_vi *v) { /* four vectors in order */
+    const __m128i low = _mm256_castsi256_si128(b), high = _mm256_extracti128_si256(b, 1);
+    v[0] = (ek_vi)_mm256_cvtepi8_epi32(low), v[1] = (ek_vi)_mm256_cvtepi8_epi32(_mm_srli_si128(low, 8));
+    v[2] = (ek_vi)_mm256_cvtepi8_epi32(high), v[3] = (ek_vi)_mm256_cvtepi8_epi32(_mm_srli_si128(high, 8));
+}
+/* Saturates. Packing works in halves of a register: their dwords are put in order at the end. */
+EK_KERNEL ek_vb ek_vb_narrow(const ek_vi *v) {
+    const __m256i low = _mm256_packs_epi32(EK_M(v[0]), EK_M(v[1])), high = _mm256_packs_epi32(EK_M(v[2]), EK_M(v[3]));
+    return _mm256_permutevar8x32_epi32(_mm256_packs_epi16(low, high), _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+}
+
+/* 256 bytes to look up: sixteen rows of 16, each in every lane of a register. */
+typedef struct {
+    __m256i row[16];
+} ek_table_t;
+
+EK_KERNEL void ek_table_load(ek_table_t *t, const int8_t *p) {
+    for (int i = 0; i < 16; i++)
+        t->row[i] = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(p + 16 * i)));
+}
+/* table[x + 128]: of each row the elements whose upper half is its number; for the others a byte of 0 is shuffled in. */
+EK_KERNEL ek_vb ek_table_at(const ek_table_t *t, ek_vb x) {
+    const __m256i index = _mm256_xor_si256(x, _mm256_set1_epi8(-128)), beyond = _mm256_set1_epi8(0x70);
+    __m256i y = _mm256_setzero_si256();
+    for (int i = 0; i < 16; i++) {
+        const __m256i at = _mm256_adds_epu8(_mm256_xor_si256(index, _mm256_set1_epi8((char)(16 * i))), beyond);
+        y = _mm256_or_si256(y, _mm256_shuffle_epi8(t->row[i], at));
+    }
+    return y;
+}
+
+/* a * ka + b * kb + bias, downwards to a whole number, saturated. In units of 2^-29; the low 15 bits of ka and kb and
+ * the low 13 of the bias are apart. */
+typedef struct {
+    __m256i high, low, bias, rest; /* high and low: pairs of 16 bits */
+} ek_vsum_t;
+
+EK_KERNEL __m256i ek_pairs(int16_t a, int16_t b) {
+    return _mm256_set1_epi32((int)((uint16_t)a | (uint32_t)(uint16_t)b << 16));
+}
+EK_KERNEL ek_vsum_t ek_vsum(const ek_scaled_sum_t *p) {
+    return (ek_vsum_t){ek_pairs(p->a_high, p->b_high), ek_pairs(p->a_low, p->b_low), _mm256_set1_epi32(p->bias),
+                       _mm256_set1_epi32(p->rest)};
+}
+EK_KERNEL __m256i ek_vsum_of(__m256i ab, const ek_vsum_t *q) {
+    const __m256i high = _mm256_slli_epi32(_mm256_madd_epi16(ab, q->high), 2);
+    const __m256i low = _mm256_srai_epi32(_mm256_add_epi32(_mm256_madd_epi16(ab, q->low), q->rest), 13);
+    return _mm256_srai_epi32(_mm256_add_epi32(_mm256_add_epi32(high, low), q->bias), 16);
+}
+EK_KERNEL ek_vb ek_vb_sum(ek_vb a, ek_vb b, const ek_vsum_t *q) {
+    __m256i half[2];
+    for (int h = 0; h < 2; h++) {
+        const __m256i ab = h ? _mm256_unpackhi_epi8(a, b) : _mm256_unpacklo_epi8(a, b);
+        const __m256i u = _mm256_srai_epi16(_mm256_slli_epi16(ab, 8), 8), v = _mm256_srai_epi16(ab, 8);
+        half[h] = _mm256_packs_epi32(ek_vsum_of(_mm256_unpacklo_epi16(u, v), q), ek_vsum_of(_mm256_unpackhi_epi16(u, v), q));
+    }
+    return _mm256_packs_epi16(half[0], half[1]);
+}
+
+#endif

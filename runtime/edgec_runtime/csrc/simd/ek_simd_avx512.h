@@ -1,0 +1,127 @@
+/* The vectors of ek_simd.h by AVX-512 (F, BW, VL): 16 floats. */
+#ifndef EK_SIMD_AVX512_H
+#define EK_SIMD_AVX512_H
+#include <immintrin.h>
+
+enum { EK_VL = 16 };
+typedef __m512 ek_vf;
+typedef int32_t ek_vi __attribute__((vector_size(64)));
+typedef __m128i ek_vshift;
+
+#define EK_M(v) ((__m512i)(v))
+EK_KERNEL ek_vf ek_vf_set(float v) { return _mm512_set1_ps(v); }
+EK_KERNEL ek_vf ek_vf_load(const float *p) { return _mm512_loadu_ps(p); }
+EK_KERNEL void ek_vf_store(float *p, ek_vf v) { _mm512_storeu_ps(p, v); }
+EK_KERNEL ek_vf ek_vf_fma(ek_vf a, ek_vf b, ek_vf c) { return _mm512_fmadd_ps(a, b, c); }
+EK_KERNEL ek_vf ek_vf_fnma(ek_vf a, ek_vf b, ek_vf c) { return _mm512_fnmadd_ps(a, b, c); }
+EK_KERNEL ek_vf ek_vf_max(ek_vf a, ek_vf b) { return _mm512_max_ps(a, b); }
+EK_KERNEL ek_vf ek_vf_min(ek_vf a, ek_vf b) { return _mm512_min_ps(a, b); }
+EK_KERNEL ek_vf ek_vf_sqrt(ek_vf a) { return _mm512_sqrt_ps(a); }
+EK_KERNEL ek_vf ek_vf_abs(ek_vf a) { return (ek_vf)((ek_vi)a & 0x7fffffff); }
+EK_KERNEL ek_vi ek_vf_less(ek_vf a, ek_vf b) {
+    return (ek_vi)_mm512_maskz_set1_epi32(_mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), -1);
+}
+EK_KERNEL ek_vf ek_vf_select(ek_vi mask, ek_vf a, ek_vf b) {
+    return _mm512_mask_blend_ps(_mm512_test_epi32_mask(EK_M(mask), EK_M(mask)), b, a);
+}
+EK_KERNEL ek_vi ek_vf_nearest(ek_vf a) { return (ek_vi)_mm512_cvtps_epi32(a); }
+EK_KERNEL ek_vf ek_vf_of(ek_vi a) { return _mm512_cvtepi32_ps(EK_M(a)); }
+/* Ties away from zero; |a| < 2^30. The rest is exact. */
+EK_KERNEL ek_vi ek_vf_round(ek_vf a) {
+    const ek_vf whole = _mm512_roundscale_ps(a, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC), rest = a - whole;
+    return (ek_vi)_mm512_cvtps_epi32(whole) + (ek_vi)_mm512_cvttps_epi32(rest + rest);
+}
+EK_KERNEL float ek_vf_sum(ek_vf a) { return _mm512_reduce_add_ps(a); }
+EK_KERNEL float ek_vf_largest(ek_vf a) { return _mm512_reduce_max_ps(a); }
+
+EK_KERNEL ek_vi ek_vi_set(int32_t v) { return (ek_vi)_mm512_set1_epi32(v); }
+EK_KERNEL ek_vi ek_vi_load(const int32_t *p) { return (ek_vi)_mm512_loadu_si512(p); }
+EK_KERNEL void ek_vi_store(int32_t *p, ek_vi v) { _mm512_storeu_si512(p, EK_M(v)); }
+EK_KERNEL ek_vi ek_vi_max(ek_vi a, ek_vi b) { return (ek_vi)_mm512_max_epi32(EK_M(a), EK_M(b)); }
+EK_KERNEL ek_vi ek_vi_min(ek_vi a, ek_vi b) { return (ek_vi)_mm512_min_epi32(EK_M(a), EK_M(b)); }
+/* The high half of 2ab, rounded, of even and odd elements apart; b > INT32_MIN. */
+EK_KERNEL ek_vi ek_vi_high_mul(ek_vi a, ek_vi b) {
+    const __m512i half = _mm512_set1_epi64(1 << 30), odd_a = _mm512_srli_epi64(EK_M(a), 32);
+    const __m512i odd_b = _mm512_srli_epi64(EK_M(b), 32);
+    const __m512i even = _mm512_add_epi64(_mm512_mul_epi32(EK_M(a), EK_M(b)), half);
+    const __m512i odd = _mm512_add_epi64(_mm512_mul_epi32(odd_a, odd_b), half);
+    return (ek_vi)_mm512_mask_blend_epi32(0xaaaa, _mm512_srli_epi64(even, 31), _mm512_add_epi64(odd, odd));
+}
+EK_KERNEL ek_vshift ek_vshift_left(int n) { return _mm_cvtsi32_si128(n); }
+EK_KERNEL ek_vshift ek_vshift_right(int n) { return _mm_cvtsi32_si128(n); }
+EK_KERNEL ek_vi ek_vi_shift(ek_vi a, ek_vshift left) { return (ek_vi)_mm512_sll_epi32(EK_M(a), left); }
+EK_KERNEL ek_vi ek_vi_round_shift(ek_vi a, ek_vshift right) {
+    const __m512i half = _mm512_srli_epi32(_mm512_sll_epi32(_mm512_set1_epi32(1), right), 1);
+    return (ek_vi)_mm512_sra_epi32(_mm512_add_epi32(EK_M(a), half), right);
+}
+
+typedef __m512i ek_vb;
+EK_KERNEL ek_vb ek_vb_set(int v) { return _mm512_set1_epi8((char)v); }
+EK_KERNEL ek_vb ek_vb_load(const void *p) { return _mm512_loadu_si512(p); }
+EK_KERNEL void ek_vb_store(void *p, ek_vb v) { _mm512_storeu_si512(p, v); }
+EK_KERNEL ek_vb ek_vb_max(ek_vb a, ek_vb b) { return _mm512_max_epi8(a, b); }
+EK_KERNEL ek_vb ek_vb_min(ek_vb a, ek_vb b) { return _mm512_min_epi8(a, b); }
+EK_KERNEL ek_vb ek_vb_add(ek_vb a, ek_vb b) { return _mm512_adds_epi8(a, b); } /* saturates */
+
+EK_KERNEL void ek_vb_widen(ek_vb b, ek_vi *v) { /* four vectors in order */
+    v[0] = (ek_vi)_mm512_cvtepi8_epi32(_mm512_castsi512_si128(b));
+    v[1] = (ek_vi)_mm512_cvtepi8_epi32(_mm512_extracti32x4_epi32(b, 1));
+    v[2] = (ek_vi)_mm512_cvtepi8_epi32(_mm512_extracti32x4_epi32(b, 2));
+    v[3] = (ek_vi)_mm512_cvtepi8_epi32(_mm512_extracti32x4_epi32(b, 3));
+}
+/* Saturates. Packing works in quarters of a register: their dwords are put in order at the end. */
+EK_KERNEL ek_vb ek_vb_narrow(const ek_vi *v) {
+    const __m512i low = _mm512_packs_epi32(EK_M(v[0]), EK_M(v[1])), high = _mm512_packs_epi32(EK_M(v[2]), EK_M(v[3]));
+    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    return _mm512_permutexvar_epi32(order, _mm512_packs_epi16(low, high));
+}
+
+/* 256 bytes to look up: sixteen rows of 16, each in every lane of a register. */
+typedef struct {
+    __m512i row[16];
+} ek_table_t;
+
+EK_KERNEL void ek_table_load(ek_table_t *t, const int8_t *p) {
+    for (int i = 0; i < 16; i++)
+        t->row[i] = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(p + 16 * i)));
+}
+/* table[x + 128]: of each row the elements whose upper half is its number; for the others a byte of 0 is shuffled in. */
+EK_KERNEL ek_vb ek_table_at(const ek_table_t *t, ek_vb x) {
+    const __m512i index = _mm512_xor_si512(x, _mm512_set1_epi8(-128)), beyond = _mm512_set1_epi8(0x70);
+    __m512i y = _mm512_setzero_si512();
+    for (int i = 0; i < 16; i++) {
+        const __m512i at = _mm512_adds_epu8(_mm512_xor_si512(index, _mm512_set1_epi8((char)(16 * i))), beyond);
+        y = _mm512_or_si512(y, _mm512_shuffle_epi8(t->row[i], at));
+    }
+    return y;
+}
+
+/* a * ka + b * kb + bias, downwards to a whole number, saturated. In units of 2^-29; the low 15 bits of ka and kb and
+ * the low 13 of the bias are apart. */
+typedef struct {
+    __m512i high, low, bias, rest; /* high and low: pairs of 16 bits */
+} ek_vsum_t;
+
+EK_KERNEL __m512i ek_pairs(int16_t a, int16_t b) {
+    return _mm512_set1_epi32((int)((uint16_t)a | (uint32_t)(uint16_t)b << 16));
+}
+EK_KERNEL ek_vsum_t ek_vsum(const ek_scaled_sum_t *p) {
+    return (ek_vsum_t){ek_pairs(p->a_high, p->b_high), ek_pairs(p->a_low, p->b_low), _mm512_set1_epi32(p->bias),
+                       _mm512_set1_epi32(p->rest)};
+}
+EK_KERNEL __m512i ek_vsum_of(__m512i ab, const ek_vsum_t *q) {
+    const __m512i high = _mm512_slli_epi32(_mm512_madd_epi16(ab, q->high), 2);
+    const __m512i low = _mm512_srai_epi32(_mm512_add_epi32(_mm512_madd_epi16(ab, q->low), q->rest), 13);
+    return _mm512_srai_epi32(_mm512_add_epi32(_mm512_add_epi32(high, low), q->bias), 16);
+}
+EK_KERNEL ek_vb ek_vb_sum(ek_vb a, ek_vb b, const ek_vsum_t *q) {
+    __m512i half[2];
+    for (int h = 0; h < 2; h++) {
+        const __m512i ab = h ? _mm512_unpackhi_epi8(a, b) : _mm512_unpacklo_epi8(a, b);
+        const __m512i u = _mm512_srai_epi16(_mm512_slli_epi16(ab, 8), 8), v = _mm512_srai_epi16(ab, 8);
+        half[h] = _mm512_packs_epi32(ek_vsum_of(_mm512_unpacklo_epi16(u, v), q), ek_vsum_of(_mm512_unpackhi_epi16(u, v), q));
+    }
+    return _mm512_packs_epi16(half[0], half[1]);
+}
+
+#endif

@@ -1,0 +1,100 @@
+/* The vectors of ek_simd.h by Neon (64-bit Arm): 4 floats. */
+#ifndef EK_SIMD_NEON_H
+#define EK_SIMD_NEON_H
+#include <arm_neon.h>
+
+enum { EK_VL = 4 };
+typedef float32x4_t ek_vf;
+typedef int32x4_t ek_vi;
+typedef int32x4_t ek_vshift;
+
+EK_KERNEL ek_vf ek_vf_set(float v) { return vdupq_n_f32(v); }
+EK_KERNEL ek_vf ek_vf_load(const float *p) { return vld1q_f32(p); }
+EK_KERNEL void ek_vf_store(float *p, ek_vf v) { vst1q_f32(p, v); }
+EK_KERNEL ek_vf ek_vf_fma(ek_vf a, ek_vf b, ek_vf c) { return vfmaq_f32(c, a, b); } /* a * b + c */
+EK_KERNEL ek_vf ek_vf_fnma(ek_vf a, ek_vf b, ek_vf c) { return vfmsq_f32(c, a, b); } /* c - a * b */
+EK_KERNEL ek_vf ek_vf_max(ek_vf a, ek_vf b) { return vmaxq_f32(a, b); }
+EK_KERNEL ek_vf ek_vf_min(ek_vf a, ek_vf b) { return vminq_f32(a, b); }
+EK_KERNEL ek_vf ek_vf_sqrt(ek_vf a) { return vsqrtq_f32(a); }
+EK_KERNEL ek_vf ek_vf_abs(ek_vf a) { return vabsq_f32(a); }
+EK_KERNEL ek_vi ek_vf_less(ek_vf a, ek_vf b) { return vreinterpretq_s32_u32(vcltq_f32(a, b)); }
+EK_KERNEL ek_vf ek_vf_select(ek_vi mask, ek_vf a, ek_vf b) { return vbslq_f32(vreinterpretq_u32_s32(mask), a, b); }
+EK_KERNEL ek_vi ek_vf_nearest(ek_vf a) { return vcvtnq_s32_f32(a); } /* ties to even; saturates */
+EK_KERNEL ek_vi ek_vf_round(ek_vf a) { return vcvtaq_s32_f32(a); }   /* ties away from zero; saturates */
+EK_KERNEL ek_vf ek_vf_of(ek_vi a) { return vcvtq_f32_s32(a); }
+EK_KERNEL float ek_vf_sum(ek_vf a) { return vaddvq_f32(a); }
+EK_KERNEL float ek_vf_largest(ek_vf a) { return vmaxvq_f32(a); }
+
+EK_KERNEL ek_vi ek_vi_set(int32_t v) { return vdupq_n_s32(v); }
+EK_KERNEL ek_vi ek_vi_load(const int32_t *p) { return vld1q_s32(p); }
+EK_KERNEL void ek_vi_store(int32_t *p, ek_vi v) { vst1q_s32(p, v); }
+EK_KERNEL ek_vi ek_vi_max(ek_vi a, ek_vi b) { return vmaxq_s32(a, b); }
+EK_KERNEL ek_vi ek_vi_min(ek_vi a, ek_vi b) { return vminq_s32(a, b); }
+EK_KERNEL ek_vi ek_vi_high_mul(ek_vi a, ek_vi b) { return vqrdmulhq_s32(a, b); }
+EK_KERNEL ek_vshift ek_vshift_left(int n) { return vdupq_n_s32(n); }
+EK_KERNEL ek_vshift ek_vshift_right(int n) { return vdupq_n_s32(-n); }
+EK_KERNEL ek_vi ek_vi_shift(ek_vi a, ek_vshift left) { return vshlq_s32(a, left); }
+EK_KERNEL ek_vi ek_vi_round_shift(ek_vi a, ek_vshift right) { return vrshlq_s32(a, right); } /* ties upwards */
+
+typedef int8x16_t ek_vb;
+EK_KERNEL ek_vb ek_vb_set(int v) { return vdupq_n_s8((int8_t)v); }
+EK_KERNEL ek_vb ek_vb_load(const void *p) { return vld1q_s8(p); }
+EK_KERNEL void ek_vb_store(void *p, ek_vb v) { vst1q_s8(p, v); }
+EK_KERNEL ek_vb ek_vb_max(ek_vb a, ek_vb b) { return vmaxq_s8(a, b); }
+EK_KERNEL ek_vb ek_vb_min(ek_vb a, ek_vb b) { return vminq_s8(a, b); }
+EK_KERNEL ek_vb ek_vb_add(ek_vb a, ek_vb b) { return vqaddq_s8(a, b); } /* saturates */
+
+EK_KERNEL void ek_vb_widen(ek_vb b, ek_vi *v) { /* four vectors in order */
+    const int16x8_t low = vmovl_s8(vget_low_s8(b)), high = vmovl_high_s8(b);
+    v[0] = vmovl_s16(vget_low_s16(low)), v[1] = vmovl_high_s16(low);
+    v[2] = vmovl_s16(vget_low_s16(high)), v[3] = vmovl_high_s16(high);
+}
+EK_KERNEL ek_vb ek_vb_narrow(const ek_vi *v) { /* saturates */
+    const int16x8_t low = vqmovn_high_s32(vqmovn_s32(v[0]), v[1]), high = vqmovn_high_s32(vqmovn_s32(v[2]), v[3]);
+    return vqmovn_high_s16(vqmovn_s16(low), high);
+}
+
+/* 256 bytes to look up: four quarters of the table. */
+typedef struct {
+    int8x16x4_t quarter[4];
+} ek_table_t;
+
+EK_KERNEL void ek_table_load(ek_table_t *t, const int8_t *p) {
+    for (int q = 0; q < 4; q++)
+        for (int i = 0; i < 4; i++) t->quarter[q].val[i] = vld1q_s8(p + 64 * q + 16 * i);
+}
+EK_KERNEL ek_vb ek_table_at(const ek_table_t *t, ek_vb x) { /* table[x + 128] */
+    const uint8x16_t i = vreinterpretq_u8_s8(x ^ vdupq_n_s8(-128)), next = vdupq_n_u8(64);
+    ek_vb y = vqtbl4q_s8(t->quarter[0], i);
+    y = vqtbx4q_s8(y, t->quarter[1], i - next);
+    y = vqtbx4q_s8(y, t->quarter[2], i - next - next);
+    return vqtbx4q_s8(y, t->quarter[3], i - next - next - next);
+}
+
+/* a * ka + b * kb + bias, downwards to a whole number, saturated. In units of 2^-29; the low 15 bits of ka and kb and
+ * the low 13 of the bias are apart. */
+typedef struct {
+    int16x4_t k; /* high parts of ka and kb, low parts */
+    int32x4_t bias, rest;
+} ek_vsum_t;
+
+EK_KERNEL ek_vsum_t ek_vsum(const ek_scaled_sum_t *p) {
+    const int16_t k[4] = {p->a_high, p->b_high, p->a_low, p->b_low};
+    return (ek_vsum_t){vld1_s16(k), vdupq_n_s32(p->bias), vdupq_n_s32(p->rest * 4)};
+}
+EK_KERNEL ek_vb ek_vb_sum(ek_vb a, ek_vb b, const ek_vsum_t *q) {
+    int16x8_t half[2];
+    for (int h = 0; h < 2; h++) { /* times 4, so that the result is the upper half of the sum */
+        const int16x8_t u = h ? vshll_high_n_s8(a, 2) : vshll_n_s8(vget_low_s8(a), 2);
+        const int16x8_t v = h ? vshll_high_n_s8(b, 2) : vshll_n_s8(vget_low_s8(b), 2);
+        int32x4_t low = vmlal_lane_s16(q->rest, vget_low_s16(u), q->k, 2), high = vmlal_high_lane_s16(q->rest, u, q->k, 2);
+        int32x4_t s = vmlal_lane_s16(q->bias, vget_low_s16(u), q->k, 0), t = vmlal_high_lane_s16(q->bias, u, q->k, 0);
+        low = vmlal_lane_s16(low, vget_low_s16(v), q->k, 3), high = vmlal_high_lane_s16(high, v, q->k, 3);
+        s = vmlal_lane_s16(s, vget_low_s16(v), q->k, 1), t = vmlal_high_lane_s16(t, v, q->k, 1);
+        s = vsraq_n_s32(s, low, 15), t = vsraq_n_s32(t, high, 15);
+        half[h] = vuzp2q_s16(vreinterpretq_s16_s32(s), vreinterpretq_s16_s32(t));
+    }
+    return vqmovn_high_s16(vqmovn_s16(half[0]), half[1]);
+}
+
+#endif

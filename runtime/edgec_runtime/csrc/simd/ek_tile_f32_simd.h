@@ -1,0 +1,191 @@
+/* The inner part of float convolutions and matrix products: a tile of windows by channels that stays in registers.
+ *
+ * Weights come in panels, [panels][taps of a window][channels of a panel]: two vectors of channels, or one in the last
+ * panel where that is enough. The last panel is padded with zeros, and so are bias and slopes. */
+#ifndef EK_TILE_F32_SIMD_H
+#define EK_TILE_F32_SIMD_H
+#include "ek_simd.h"
+
+#if defined(__AVX512F__)
+enum { EK_F32_ROWS = 14 }; /* of the largest tile, which leaves registers for weights */
+#elif defined(__AVX2__)
+enum { EK_F32_ROWS = 6 };
+#else
+enum { EK_F32_ROWS = 8 };
+#endif
+#if defined(__clang__) /* before a loop that is not worth copies of its body */
+#define EK_ROLLED _Pragma("clang loop unroll(disable)") _Pragma("clang loop vectorize(disable)")
+#else
+#define EK_ROLLED /* gcc makes none */
+#endif
+
+enum { EK_PANEL_F32 = 2 * EK_VL }; /* channels of a panel */
+
+/* What is done to a sum, in this order. */
+enum { EK_DO_LOW = 1, EK_DO_HIGH = 2, EK_DO_ADD = 4, EK_DO_LOW_SUM = 8, EK_DO_HIGH_SUM = 16, EK_DO_PRELU = 32, EK_DO_HARD_SWISH = 64 };
+
+/* Reads one float of each line of n, in order. A tile reads and writes many places in turn, more than a core follows to
+ * fetch ahead; memory that is beyond the caches is better fetched in one stream before. */
+EK_SHARED void ek_touch_f32(const float *x, ptrdiff_t n) {
+    const volatile float *at = x;
+    EK_ROLLED for (ptrdiff_t i = 0; i < n; i += 16) (void)at[i];
+}
+
+/* Where a tile reads and writes; distances in floats. A window is runs_y * runs_x runs of adjacent floats. */
+typedef struct {
+    int runs_y, runs_x, run;
+    ptrdiff_t dy, dx, sx; /* between runs, and between windows */
+    ptrdiff_t yx;         /* between results; those of the operand that is added lie likewise */
+    int todo;             /* EK_DO_* */
+    float low, high, low_sum, high_sum;
+    const float *bias, *slope;
+} ek_tile_f32_t;
+
+/* `count` windows from x, tile after tile, by the panel w. y: the first result, added likewise: channel `o` of the bias;
+ * `cols` channels are wanted. All windows of the last tile are read. */
+typedef void ek_tile_f32_fn(const float *x, const float *w, const float *added, float *y, const ek_tile_f32_t *t, int o,
+                            int count, int cols);
+
+#define EK_EACH_F32(r, i) EK_UNROLL for (int r = 0; r < MR; r++) EK_UNROLL for (int i = 0; i < NV; i++)
+
+/* The sums of one tap: x[r] times the weights of NV vectors of channels. */
+#define EK_TAP_F32(PART, X)                                                                                  \
+    {                                                                                                        \
+        ek_vf b_[2];                                                                                          \
+        EK_UNROLL for (int i = 0; i < NV; i++) b_[i] = ek_vf_load(w + i * EK_VL);                           \
+        w += NV * EK_VL;                                                                                   \
+        EK_UNROLL for (int r = 0; r < MR; r++) {                                                             \
+            EK_UNROLL for (int i = 0; i < NV; i++) acc[r * PS + (PART) % PS][i] = X;                         \
+        }                                                                                                    \
+    }
+#if defined(__aarch64__)
+#define EK_LANE_F32(J) EK_TAP_F32(J, vfmaq_laneq_f32(acc[r * PS + (J) % PS][i], b_[i], a_[r], J))
+#define EK_TAPS_F32                                                                          \
+    {                                                                                        \
+        ek_vf a_[EK_F32_ROWS];                                                                \
+        EK_UNROLL for (int r = 0; r < MR; r++) a_[r] = ek_vf_load(row[r] + at + k);           \
+        EK_LANE_F32(0) EK_LANE_F32(1) EK_LANE_F32(2) EK_LANE_F32(3)                          \
+    }
+#else
+#define EK_LANE_F32(J) \
+    EK_TAP_F32(J, ek_vf_fma(b_[i], ek_vf_set(row[r][at + k + (J)]), acc[r * PS + (J) % PS][i]))
+#define EK_TAPS_F32 { EK_LANE_F32(0) EK_LANE_F32(1) EK_LANE_F32(2) EK_LANE_F32(3) }
+#endif
+
+/* The sums of MR windows by NV vectors of channels; those of few windows are of every PS-th tap, added at the end, so
+ * that no addition waits for the one before. */
+EK_KERNEL void ek_tile_f32_sums(const float *x, const float *w, const ek_tile_f32_t *t, int o, ek_vf acc[][2],
+                                const int MR, const int NV, const int PS) {
+    const float *row[EK_F32_ROWS];
+    EK_UNROLL for (int r = 0; r < MR; r++, x += t->sx) row[r] = x;
+    EK_UNROLL for (int i = 0; i < NV; i++) {
+        const ek_vf bias = ek_vf_load(t->bias + o + i * EK_VL);
+        EK_UNROLL for (int r = 0; r < MR * PS; r++) acc[r][i] = r % PS ? ek_vf_set(0.0f) : bias;
+    }
+    EK_ROLLED for (int ky = 0; ky < t->runs_y; ky++)
+        EK_ROLLED for (int kx = 0; kx < t->runs_x; kx++) {
+            const ptrdiff_t at = ky * t->dy + kx * t->dx;
+            ptrdiff_t k = 0;
+            EK_ROLLED for (; k + 4 <= t->run; k += 4) EK_TAPS_F32
+            EK_ROLLED for (; k < t->run; k++)
+                EK_TAP_F32(0, ek_vf_fma(b_[i], ek_vf_set(row[r][at + k]), acc[r * PS][i]))
+        }
+    EK_UNROLL for (int j = PS / 2; j > 0; j /= 2) {
+        EK_UNROLL for (int r = 0; r < MR; r++) {
+            EK_UNROLL for (int s = 0; s < j; s++) {
+                EK_UNROLL for (int i = 0; i < NV; i++)
+                    acc[r * PS + s][i] = acc[r * PS + s][i] + acc[r * PS + s + j][i];
+            }
+        }
+    }
+}
+
+#define EK_SUM_F32 acc[r * PS][i]
+#define EK_BOUND_F32(STEP, EXTREME, BOUND)                                                    \
+    if (t->todo & (STEP)) {                                                                     \
+        const ek_vf bound_ = ek_vf_set(BOUND);                                                \
+        EK_EACH_F32(r, i) EK_SUM_F32 = EXTREME(EK_SUM_F32, bound_);                           \
+    }
+
+EK_KERNEL ek_vf ek_prelu_of(ek_vf v, ek_vf slope) {
+    const ek_vf zero = ek_vf_set(0);
+    return ek_vf_fma(ek_vf_min(v, zero), slope, ek_vf_max(v, zero));
+}
+EK_KERNEL ek_vf ek_hard_swish_of(ek_vf v) {
+    const ek_vf part = ek_vf_fma(v, ek_vf_set(1.0f / 6), ek_vf_set(0.5f));
+    return v * ek_vf_min(ek_vf_max(part, ek_vf_set(0)), ek_vf_set(1));
+}
+
+/* What follows the sums. added: of the first window, `yx` floats between windows. */
+EK_KERNEL void ek_tile_f32_finish(const float *added, ptrdiff_t yx, const ek_tile_f32_t *t, int o, ek_vf acc[][2],
+                                  const int MR, const int NV, const int PS) {
+    EK_BOUND_F32(EK_DO_LOW | EK_DO_HIGH, ek_vf_max, t->low)
+    EK_BOUND_F32(EK_DO_LOW | EK_DO_HIGH, ek_vf_min, t->high)
+    if (!(t->todo & ~(EK_DO_LOW | EK_DO_HIGH))) return;
+    if (t->todo & EK_DO_ADD)
+        EK_UNROLL for (int r = 0; r < MR; r++, added += yx) {
+            EK_UNROLL for (int i = 0; i < NV; i++) EK_SUM_F32 += ek_vf_load(added + i * EK_VL);
+        }
+    EK_BOUND_F32(EK_DO_LOW_SUM, ek_vf_max, t->low_sum)
+    EK_BOUND_F32(EK_DO_HIGH_SUM, ek_vf_min, t->high_sum)
+    if (t->todo & EK_DO_PRELU) {
+        EK_UNROLL for (int i = 0; i < NV; i++) {
+            const ek_vf slope = ek_vf_load(t->slope + o + i * EK_VL);
+            EK_UNROLL for (int r = 0; r < MR; r++) EK_SUM_F32 = ek_prelu_of(EK_SUM_F32, slope);
+        }
+    }
+    if (t->todo & EK_DO_HARD_SWISH) EK_EACH_F32(r, i) EK_SUM_F32 = ek_hard_swish_of(EK_SUM_F32);
+}
+
+EK_KERNEL void ek_tile_f32(const float *x, const float *w, const float *added, float *y, const ek_tile_f32_t *t, int o,
+                           int count, int cols, const int MR, const int NV, const int PS) {
+    const int width = NV * EK_VL, apart = t->todo & EK_DO_ADD;
+    EK_ROLLED for (; count > 0; count -= MR) {
+        ek_vf acc[EK_F32_ROWS][2];
+        float edge[EK_F32_ROWS * EK_PANEL_F32]; /* a tile that is not whole goes by way of one that is */
+        const int rows = EK_MIN(count, MR), whole = rows == MR && cols == width;
+        const ptrdiff_t yx = whole ? t->yx : width;
+        float *to = whole ? y : edge;
+        ek_tile_f32_sums(x, w, t, o, acc, MR, NV, PS);
+        if (apart && !whole)
+            EK_ROLLED for (int r = 0; r < rows; r++)
+                EK_ROLLED for (int c = 0; c < cols; c++) edge[r * width + c] = added[r * t->yx + c];
+        ek_tile_f32_finish(whole ? added : edge, yx, t, o, acc, MR, NV, PS);
+        EK_UNROLL for (int r = 0; r < MR; r++, to += yx) {
+            EK_UNROLL for (int i = 0; i < NV; i++) ek_vf_store(to + i * EK_VL, EK_SUM_F32);
+        }
+        if (!whole)
+            EK_ROLLED for (int r = 0; r < rows; r++)
+                EK_ROLLED for (int c = 0; c < cols; c++) y[r * t->yx + c] = edge[r * width + c];
+        x += MR * t->sx, y += MR * t->yx;
+        if (apart) added += MR * t->yx;
+    }
+}
+
+/* One function for each size, emitted where it is used: windows x vectors. */
+#define EK_TILES_F32(MR, PS)                                                                                          \
+    EK_SHARED void ek_tile_f32_##MR##x1(const float *x, const float *w, const float *added, float *y,                 \
+                                        const ek_tile_f32_t *t, int o, int count, int cols) {                          \
+        ek_tile_f32(x, w, added, y, t, o, count, cols, MR, 1, PS);                                                     \
+    }                                                                                                                 \
+    EK_SHARED void ek_tile_f32_##MR##x2(const float *x, const float *w, const float *added, float *y,                 \
+                                        const ek_tile_f32_t *t, int o, int count, int cols) {                          \
+        ek_tile_f32(x, w, added, y, t, o, count, cols, MR, 2, PS);                                                     \
+    }
+EK_TILES_F32(1, 4)
+EK_TILES_F32(2, 2)
+EK_TILES_F32(3, 2)
+EK_TILES_F32(4, 1)
+EK_TILES_F32(5, 1)
+EK_TILES_F32(6, 1)
+#if !defined(__AVX2__) || defined(__AVX512F__)
+EK_TILES_F32(7, 1)
+EK_TILES_F32(8, 1)
+#endif
+#if defined(__AVX512F__)
+EK_TILES_F32(10, 1)
+EK_TILES_F32(12, 1)
+EK_TILES_F32(14, 1)
+#endif
+
+#endif
