@@ -32,7 +32,7 @@ class Layers:
     def windows(self, depth: int) -> Windows:
         """A matrix product or 1x1, a convolution, or a transposed one; what a tile for a depth (not 0) may take."""
         one, kind = self.one, self.rng.random()
-        oc = one(*CHANNELS)
+        oc = one(8, 16, 32, 48) if depth else one(*CHANNELS)
         if depth == 28 and kind < 0.5:  # the first layer of an image: its windows are gathered
             h, w, s = one(3, 4, 8), one(8, 9, 17), one(1, 2)
             return Windows(
@@ -82,7 +82,14 @@ class Layers:
         shift, multiplier = rng.integers(-12, -5, c.oc), rng.integers(1 << 30, 1 << 31, c.oc)
         multiplier[rng.random(c.oc) < 0.2] = 1 << 30
         if kind == "dead":
-            for m, s in ((0, 0), (1 << 30, -30), (1300000000, -24), (2147483647, -23), (1 << 30, -31)):
+            for m, s in (
+                (0, 0),
+                (1 << 30, -30),
+                (1300000000, -24),
+                (1900000000, -25),
+                (2147483647, -23),
+                (1 << 30, -31),
+            ):
                 chosen = rng.random(c.oc) < 0.15
                 multiplier[chosen], shift[chosen] = m, s
         if kind == "any":
@@ -108,7 +115,7 @@ def cases(tiles: Tiles, count: int, seed: int, folder: Path) -> tuple[list[Case]
         c = layers.windows(tile.depth)
         core = Core("any", tiles.isa, l1=layers.one(256, 4096, 32768), l2=layers.one(1024, 1 << 18))
         q = layers.requant(c)
-        few = tiles.of(q.w_zero)
+        few = tiles.of(q)
         found = [w for w in walks(c, few, core) if w.tile(few) is tile]
         if not found:
             continue

@@ -80,7 +80,19 @@ def program(header: str, entries: Sequence[str], folder: Path, command: Sequence
     """The program of all entries of a header, compiled by a command."""
     source, out = folder / "cases.c", folder / "cases"
     source.write_text(f'#define _GNU_SOURCE\n#include "{header}"\n{MAIN.replace("ENTRIES", ", ".join(entries))}')
-    flags = ["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", f"-I{CSRC}", str(source), "-lm"]
+    # no buffers on the stack: they too shall end where nobody may touch
+    flags = [
+        "-DEK_GEMM_STACK=1",
+        "-std=c11",
+        "-O2",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-ffp-contract=off",
+        f"-I{CSRC}",
+        str(source),
+        "-lm",
+    ]
     done = subprocess.run([*command, *flags, "-o", str(out)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[:2000]
     return out

@@ -7,11 +7,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from edgec.ir import Array, Sample, Struct, Table, interp
+from edgec.ops.conv import Conv2D
+from edgec.ops.matmul import FullyConnected
+from edgec.ops.transpose_conv import TransposeConv2D
+from edgec.schedule.cores import core
 from edgec.schedule.gemm_s8.dot import DOT
 from edgec.schedule.gemm_s8.neon import NEON
 from edgec.schedule.gemm_s8.panels import Tiles
+from edgec.schedule.steps import chosen
+from tests.harness import random_inputs, sample_graph
 from tests.schedule.gemm_cases import cases
-from tests.schedule.gemm_runner import FINISH, program, run
+from tests.schedule.gemm_runner import FINISH, Case, program, run
 
 ZIG = ("python", "-m", "ziglang", "cc", "-target", "aarch64-linux-musl", "-static")
 A76 = ("qemu-aarch64", "-cpu", "cortex-a76")
@@ -19,13 +26,41 @@ A76 = ("qemu-aarch64", "-cpu", "cortex-a76")
 
 def check(tiles: Tiles, header: str, compiler: tuple[str, ...], emulator: tuple[str, ...], folder: Path) -> None:
     """All tiles of an ISA agree with the plain kernels."""
-    entries = list(dict.fromkeys(tiles.function(t, zero) for zero in (0, 1) for t in tiles.of(zero)))
+    every = [(t, 0) for t in tiles.tiles] + [(t, 1) for t in tiles.zero or tiles.tiles]
+    entries = list(dict.fromkeys(tiles.function(t, zero) for t, zero in every))
     todo, want = cases(tiles, 800, 7, folder)
     assert {c.entry for c in todo} == set(entries)
     assert {c.fields["finish"] for c in todo} == set(FINISH)
     got = run([*emulator, str(program(header, entries, folder, compiler))], entries, todo)
     for c, y, right in zip(todo, got, want, strict=True):
         np.testing.assert_array_equal(y, right, err_msg=f"{c.entry} {c.parts} {c.fields}")
+
+
+def call_case(sample: Sample) -> tuple[Case, Array]:
+    """What a Cortex-A76 is given for an op, random data, and what the op means."""
+    graph = sample_graph(sample)
+    inputs = random_inputs(graph)
+    (op,) = graph.ops
+    (call,) = op.spec.calls(op)
+    fast = chosen(call, core("cortex_a76"))
+    (x,), (table, struct) = inputs.values(), (fast.operands[1], fast.operands[3])
+    assert isinstance(table, Table)
+    assert isinstance(struct, Struct)
+    (want,) = interp(graph, inputs).values()
+    return Case(fast.kernel, struct.fields, x, table.array, want.shape), want
+
+
+@pytest.mark.cc
+@pytest.mark.arm
+def test_calls(tmp_path: Path) -> None:
+    """Every int8 convolution, transposed one and fully connected layer is taken, and means what it meant."""
+    samples = [s for op in (Conv2D, TransposeConv2D, FullyConnected) for s in op.samples()]
+    todo = [call_case(s) for s in samples if s.args[0].type.dtype == "int8"]
+    assert len(todo) > 30
+    entries = sorted({case.entry for case, _ in todo})
+    exe = program("dot/ek_gemm_s8_dot.h", entries, tmp_path, (*ZIG, "-mcpu=cortex_a76"))
+    for y, (case, want) in zip(run([*A76, str(exe)], entries, [case for case, _ in todo]), todo, strict=True):
+        np.testing.assert_array_equal(y, want, err_msg=f"{case.entry} {case.fields}")
 
 
 @pytest.mark.cc

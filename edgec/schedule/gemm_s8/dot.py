@@ -10,8 +10,7 @@ from edgec.schedule.gemm_s8.panels import Requant, Tile, Tiles, right_shifts
 
 def tables(bias: Array, q: Requant, bound: Array) -> list[Array] | None:
     """Bias, multiplier, addend, shift, as the header says."""
-    plain = (q.low, q.high, q.y_zero) == (-128, 127, -128)
-    found = right_shifts(q, bound, 0 if plain else 1)
+    found = right_shifts(q, bound, 0 if q.plain else 1)
     if found is None:
         return None
     multiplier, right = found[0], found[1].astype(np.int64)
@@ -25,15 +24,25 @@ def weights(w: Array) -> Array:
     return w.reshape(panels, nr, taps, run // 4, 4).transpose(0, 2, 3, 1, 4)
 
 
-ANY = (
-    *(Tile(mr, 16, 4, fixed=22, window=9) for mr in (6, 5, 4, 3, 2, 1)),
-    *(Tile(mr, 8, 4, fixed=22, window=4.6) for mr in (8, 7, 4, 1)),
-)
+def _any(fixed: float, wide: tuple[int, ...], narrow: tuple[int, ...]) -> tuple[Tile, ...]:
+    """Tiles of any depth: heights of those of 16 and of 8 channels, for which there are registers."""
+    return (
+        *(Tile(mr, 16, 4, fixed=fixed, window=9) for mr in wide),
+        *(Tile(mr, 8, 4, fixed=fixed, window=4.6) for mr in narrow),
+    )
+
+
+def _lines(fixed: float, narrow: int, *depths: int) -> tuple[Tile, ...]:
+    """Tiles of a straight line, of which that for the first layer of an image also comes with 8 channels."""
+    first = Tile(narrow, 8, 4, fixed=fixed, window=4, depth=28)
+    return (*(Tile(4, 16, 4, fixed=fixed, window=8, depth=depth) for depth in depths), first)
+
+
 DOT = Tiles(
     "dot",
     frozenset({"neon", "dotprod"}),
-    (*(Tile(4, 16, 4, fixed=5, window=8, depth=depth) for depth in (16, 24, 28, 32, 64)), *ANY),
+    (*_lines(5, 8, 8, 16, 24, 28, 32, 64), *_any(22, (4, 3, 2, 1), (8, 7, 4, 1))),
     weights,
     tables,
-    zero=(*(Tile(4, 16, 4, fixed=9, window=8, depth=depth) for depth in (16, 28, 32)), *ANY),
+    zero=(*_lines(9, 4, 8, 16, 28, 32), *_any(30, (4, 3, 2, 1), (7, 4, 1))),
 )

@@ -35,13 +35,19 @@ class Requant:
     shift: Array | None = None
     scale: Array | None = None
 
+    @property
+    def plain(self) -> bool:
+        """Whether saturation does what the clamp does, and what is negative gives the least result."""
+        return (self.low, self.high, self.y_zero) == (-128, 127, -128)
+
 
 @dataclass(frozen=True)
 class Tile:
     """A tile of `mr` windows times `nr` channels; runs are padded to `unit` elements of `element` bytes.
 
     fixed, window: cycles that a tile takes besides its products, and for each window, to choose among tiles.
-    converts: rows pass through ek_gemm_s8_load_t. depth: the one that it takes, as one run; 0 takes any.
+    converts: rows pass through ek_gemm_s8_load_t. depth: the one that it takes, as one run, of layers
+    whose channels are a multiple of nr and whose results are plain; 0 takes any.
     """
 
     mr: int
@@ -89,9 +95,10 @@ class Tiles:
     wide: bool = False
     offset: int = 0
 
-    def of(self, w_zero: int) -> tuple[Tile, ...]:
-        """Those for weights with this zero point."""
-        return self.zero if w_zero and self.zero else self.tiles
+    def of(self, q: Requant) -> tuple[Tile, ...]:
+        """Those that may be used: for weights with this zero point, and for a depth where results are plain."""
+        few = self.zero if q.w_zero and self.zero else self.tiles
+        return few if q.plain else tuple(t for t in few if not t.depth)
 
     def function(self, tile: Tile, w_zero: int) -> str:
         """The name of a tile's function."""

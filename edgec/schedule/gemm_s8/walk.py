@@ -10,6 +10,9 @@ from edgec.schedule.cores import Core
 from edgec.schedule.gemm_s8.panels import GATHERED, LINE, Panels, Requant, Tile
 from edgec.schedule.gemm_s8.windows import Windows
 
+STACK = 16 << 10
+"""EK_GEMM_STACK: bytes of buffers that need none of the arena."""
+
 
 @dataclass(frozen=True)
 class Walk:
@@ -49,7 +52,7 @@ def _narrowest(c: Windows) -> int:
 def _takes(c: Windows, t: Tile) -> bool:
     """Whether the depth is one that the tile is made for."""
     taps, run = t.runs(c.parts()[0])
-    return t.depth == 0 or (taps == 1 and t.depth == t.padded(run))
+    return t.depth == 0 or (taps == 1 and t.depth == t.padded(run) and c.oc // c.groups % t.nr == 0)
 
 
 def _cycles(c: Windows, t: Tile, core: Core) -> float:

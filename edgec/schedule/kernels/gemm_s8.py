@@ -12,7 +12,7 @@ from edgec.schedule.cores import Core
 from edgec.schedule.gemm_s8.dot import DOT
 from edgec.schedule.gemm_s8.neon import NEON
 from edgec.schedule.gemm_s8.panels import Requant, Tiles, pack
-from edgec.schedule.gemm_s8.walk import Walk, parameters, walks
+from edgec.schedule.gemm_s8.walk import STACK, Walk, parameters, walks
 from edgec.schedule.gemm_s8.windows import Windows
 from edgec.schedule.variant import Schedule, Variant
 
@@ -63,7 +63,7 @@ def requant(call: KernelCall) -> Requant:
 def _schedules(tiles: Tiles, call: KernelCall, core: Core) -> Sequence[Schedule]:
     if constant(call.operands[1]) is None or constant(call.operands[2]) is None:
         return []
-    return [w.schedule for w in walks(geometry(call), tiles.of(requant(call).w_zero), core)]
+    return [w.schedule for w in walks(geometry(call), tiles.of(requant(call)), core)]
 
 
 def _apply(tiles: Tiles, call: KernelCall, schedule: Schedule) -> KernelCall:
@@ -71,11 +71,12 @@ def _apply(tiles: Tiles, call: KernelCall, schedule: Schedule) -> KernelCall:
     weights, bias = _weights(call, c), constant(call.operands[2])
     assert weights is not None
     assert bias is not None
-    tile = walk.tile(tiles.of(q.w_zero))
+    tile = walk.tile(tiles.of(q))
     panels = pack(c, weights, bias.astype(np.int32), q, tiles, tile)
     params = parameters(c, q, tile, walk, panels)
     x, y, name = call.operands[0], call.operands[3], tiles.function(tile, q.w_zero)
-    scratch = Scratch(params.number("scratch_bytes"))
+    nbytes = params.number("scratch_bytes")
+    scratch = Scratch(nbytes) if nbytes > STACK else 0
     return KernelCall(name, (x, Table(panels.array, "w"), y, params, scratch, 0, 1))
 
 

@@ -20,6 +20,10 @@ enum {
     EK_GEMM_SCALE, /* int32 bias, double scale: one rounding, ties away from zero */
 };
 
+#ifndef EK_GEMM_STACK
+#define EK_GEMM_STACK (16 << 10) /* buffers of so many bytes are on the stack, larger ones in the arena */
+#endif
+
 typedef struct {
     /* of the tile */
     int taps, run;            /* pointers of a window; elements read behind each, padded to the tile's unit */
@@ -138,9 +142,19 @@ EK_KERNEL const int8_t *ek_gemm_s8_line(const int8_t *x, int image, int iy, int 
 /* Windows that begin in `lines`, each as one run. Copies 16 bytes, and then over what was too many. */
 EK_KERNEL const int8_t *ek_gemm_s8_gather(const int8_t *const *lines, unsigned char *to, int windows,
                                           const ek_gemm_s8_t *p) {
-    const int8_t *first = (const int8_t *)to;
-    for (ptrdiff_t c = 0; c < windows; c++, to += p->gather)
-        for (int ky = 0; ky < p->kh; ky++) memcpy(to + ky * p->gather_run, lines[ky] + c * p->x_step, 16);
+    const int8_t *first = (const int8_t *)to, *a = lines[0], *b = lines[1];
+    const ptrdiff_t next = p->gather, step = p->x_step, run = p->gather_run;
+    if (p->kh == 3) {
+        const int8_t *c = lines[2];
+        for (int i = 0; i < windows; i++, to += next, a += step, b += step, c += step) {
+            memcpy(to, a, 16);
+            memcpy(to + run, b, 16);
+            memcpy(to + 2 * run, c, 16);
+        }
+    } else {
+        for (ptrdiff_t i = 0; i < windows; i++, to += next)
+            for (int ky = 0; ky < p->kh; ky++) memcpy(to + ky * run, lines[ky] + i * step, 16);
+    }
     return first;
 }
 
@@ -171,7 +185,7 @@ EK_KERNEL void ek_gemm_s8_block(const int8_t *const *taps, const unsigned char *
 }
 
 /* One convolution: part `part` of it. */
-EK_KERNEL void ek_gemm_s8_phase(const int8_t *x, const unsigned char *w, int8_t *y, const ek_gemm_s8_t *p,
+EK_SHARED void ek_gemm_s8_phase(const int8_t *x, const unsigned char *w, int8_t *y, const ek_gemm_s8_t *p,
                                 unsigned char *scratch, ek_gemm_s8_row_t *row, ek_gemm_s8_load_t *load, int part,
                                 int parts) {
     const ek_gemm_s8_buffers_t b = ek_gemm_s8_start(scratch, p, load);
@@ -197,12 +211,14 @@ EK_KERNEL void ek_gemm_s8_phase(const int8_t *x, const unsigned char *w, int8_t 
     }
 }
 
-/* x: image [n,ih,iw,ic]; panels: of each phase; y: as p->y_step, y_row and y_image say. Each row has at least mr
- * windows. Rows and columns of the result of a transposed convolution that are phase_h and phase_w apart are a
- * convolution of stride 1 by some of the taps. */
+/* x: image [n,ih,iw,ic]; panels: of each phase; y: as p->y_step, y_row and y_image say; scratch: of all parts, where
+ * the buffers of one are more than EK_GEMM_STACK. Each row has at least mr windows. Rows and columns of the result of a
+ * transposed convolution that are phase_h and phase_w apart are a convolution of stride 1 by some of the taps. */
 EK_SHARED void ek_gemm_s8(const int8_t *x, const void *panels, int8_t *y, const ek_gemm_s8_t *p, void *scratch,
                           ek_gemm_s8_row_t *row, ek_gemm_s8_load_t *load, int part, int parts) {
-    unsigned char *own = (unsigned char *)scratch + (ptrdiff_t)part * p->scratch_bytes;
+    unsigned char stack[EK_GEMM_STACK] __attribute__((aligned(64)));
+    unsigned char *own = stack;
+    if (p->scratch_bytes > EK_GEMM_STACK) own = (unsigned char *)scratch + (ptrdiff_t)part * p->scratch_bytes;
     const unsigned char *w = panels;
     if (p->phase_h * p->phase_w == 1) {
         ek_gemm_s8_phase(x, w, y, p, own, row, load, part, parts);

@@ -228,45 +228,52 @@ EK_KERNEL void ek_gemm_s8_line_dot(const int8_t *const *taps, ptrdiff_t at, cons
     ek_gemm_s8_store_dot(sum, q, y, channels, p, mr, nr, 1);
 }
 
-EK_GEMM_S8(ek_gemm_s8_m1n16_dot, ek_gemm_s8_row_m1n16_dot, NULL, ek_gemm_s8_tile_dot, 1, 16, 0)
-EK_GEMM_S8(ek_gemm_s8_m2n16_dot, ek_gemm_s8_row_m2n16_dot, NULL, ek_gemm_s8_tile_dot, 2, 16, 0)
-EK_GEMM_S8(ek_gemm_s8_m3n16_dot, ek_gemm_s8_row_m3n16_dot, NULL, ek_gemm_s8_tile_dot, 3, 16, 0)
-EK_GEMM_S8(ek_gemm_s8_m4n16_dot, ek_gemm_s8_row_m4n16_dot, NULL, ek_gemm_s8_tile_dot, 4, 16, 0)
-EK_GEMM_S8(ek_gemm_s8_m5n16_dot, ek_gemm_s8_row_m5n16_dot, NULL, ek_gemm_s8_tile_dot, 5, 16, 0)
-EK_GEMM_S8(ek_gemm_s8_m6n16_dot, ek_gemm_s8_row_m6n16_dot, NULL, ek_gemm_s8_tile_dot, 6, 16, 0)
-EK_GEMM_S8(ek_gemm_s8_m1n8_dot, ek_gemm_s8_row_m1n8_dot, NULL, ek_gemm_s8_tile_dot, 1, 8, 0)
-EK_GEMM_S8(ek_gemm_s8_m4n8_dot, ek_gemm_s8_row_m4n8_dot, NULL, ek_gemm_s8_tile_dot, 4, 8, 0)
-EK_GEMM_S8(ek_gemm_s8_m7n8_dot, ek_gemm_s8_row_m7n8_dot, NULL, ek_gemm_s8_tile_dot, 7, 8, 0)
-EK_GEMM_S8(ek_gemm_s8_m8n8_dot, ek_gemm_s8_row_m8n8_dot, NULL, ek_gemm_s8_tile_dot, 8, 8, 0)
-EK_GEMM_S8(ek_gemm_s8_m1n16z_dot, ek_gemm_s8_row_m1n16z_dot, NULL, ek_gemm_s8_tile_dot, 1, 16, 1)
-EK_GEMM_S8(ek_gemm_s8_m2n16z_dot, ek_gemm_s8_row_m2n16z_dot, NULL, ek_gemm_s8_tile_dot, 2, 16, 1)
-EK_GEMM_S8(ek_gemm_s8_m3n16z_dot, ek_gemm_s8_row_m3n16z_dot, NULL, ek_gemm_s8_tile_dot, 3, 16, 1)
-EK_GEMM_S8(ek_gemm_s8_m4n16z_dot, ek_gemm_s8_row_m4n16z_dot, NULL, ek_gemm_s8_tile_dot, 4, 16, 1)
-EK_GEMM_S8(ek_gemm_s8_m5n16z_dot, ek_gemm_s8_row_m5n16z_dot, NULL, ek_gemm_s8_tile_dot, 5, 16, 1)
-EK_GEMM_S8(ek_gemm_s8_m6n16z_dot, ek_gemm_s8_row_m6n16z_dot, NULL, ek_gemm_s8_tile_dot, 6, 16, 1)
-EK_GEMM_S8(ek_gemm_s8_m1n8z_dot, ek_gemm_s8_row_m1n8z_dot, NULL, ek_gemm_s8_tile_dot, 1, 8, 1)
-EK_GEMM_S8(ek_gemm_s8_m4n8z_dot, ek_gemm_s8_row_m4n8z_dot, NULL, ek_gemm_s8_tile_dot, 4, 8, 1)
-EK_GEMM_S8(ek_gemm_s8_m7n8z_dot, ek_gemm_s8_row_m7n8z_dot, NULL, ek_gemm_s8_tile_dot, 7, 8, 1)
-EK_GEMM_S8(ek_gemm_s8_m8n8z_dot, ek_gemm_s8_row_m8n8z_dot, NULL, ek_gemm_s8_tile_dot, 8, 8, 1)
-
-/* Rows of such tiles, 4 windows times 16 channels, where saturation makes the results; else of other tiles. */
-#define EK_GEMM_S8_LINE_DOT(NAME, ROW, OTHER, depth, zero)                                                           \
+/* Rows of tiles. */
+#define EK_GEMM_S8_DOT(NAME, ROW, mr, nr, zero)                                                                      \
     EK_SHARED void ROW(const int8_t *const *taps, ptrdiff_t at, const unsigned char *panel, int8_t *y, int channels, \
                        const ek_gemm_s8_t *p, int windows) {                                                         \
-        if (!ek_gemm_s8_plain_dot(p) || channels < 16) {                                                             \
+        EK_GEMM_S8_TILES(ek_gemm_s8_tile_dot, mr, channels, mr, nr, zero)                                            \
+    }                                                                                                                \
+    EK_GEMM_S8_WHOLE(NAME, ROW, NULL)
+EK_GEMM_S8_DOT(ek_gemm_s8_m1n16_dot, ek_gemm_s8_row_m1n16_dot, 1, 16, 0)
+EK_GEMM_S8_DOT(ek_gemm_s8_m2n16_dot, ek_gemm_s8_row_m2n16_dot, 2, 16, 0)
+EK_GEMM_S8_DOT(ek_gemm_s8_m3n16_dot, ek_gemm_s8_row_m3n16_dot, 3, 16, 0)
+EK_GEMM_S8_DOT(ek_gemm_s8_m4n16_dot, ek_gemm_s8_row_m4n16_dot, 4, 16, 0)
+EK_GEMM_S8_DOT(ek_gemm_s8_m1n8_dot, ek_gemm_s8_row_m1n8_dot, 1, 8, 0)
+EK_GEMM_S8_DOT(ek_gemm_s8_m4n8_dot, ek_gemm_s8_row_m4n8_dot, 4, 8, 0)
+EK_GEMM_S8_DOT(ek_gemm_s8_m7n8_dot, ek_gemm_s8_row_m7n8_dot, 7, 8, 0)
+EK_GEMM_S8_DOT(ek_gemm_s8_m8n8_dot, ek_gemm_s8_row_m8n8_dot, 8, 8, 0)
+EK_GEMM_S8_DOT(ek_gemm_s8_m1n16z_dot, ek_gemm_s8_row_m1n16z_dot, 1, 16, 1)
+EK_GEMM_S8_DOT(ek_gemm_s8_m2n16z_dot, ek_gemm_s8_row_m2n16z_dot, 2, 16, 1)
+EK_GEMM_S8_DOT(ek_gemm_s8_m3n16z_dot, ek_gemm_s8_row_m3n16z_dot, 3, 16, 1)
+EK_GEMM_S8_DOT(ek_gemm_s8_m4n16z_dot, ek_gemm_s8_row_m4n16z_dot, 4, 16, 1)
+EK_GEMM_S8_DOT(ek_gemm_s8_m1n8z_dot, ek_gemm_s8_row_m1n8z_dot, 1, 8, 1)
+EK_GEMM_S8_DOT(ek_gemm_s8_m4n8z_dot, ek_gemm_s8_row_m4n8z_dot, 4, 8, 1)
+EK_GEMM_S8_DOT(ek_gemm_s8_m7n8z_dot, ek_gemm_s8_row_m7n8z_dot, 7, 8, 1)
+
+/* Rows of such tiles. What a schedule should not give them, results that saturation does not make or channels that do
+ * not fill a panel, goes to other tiles of a window each. */
+#define EK_GEMM_S8_LINE_DOT(NAME, ROW, OTHER, mr, nr, depth, zero)                                                   \
+    EK_SHARED void ROW(const int8_t *const *taps, ptrdiff_t at, const unsigned char *panel, int8_t *y, int channels, \
+                       const ek_gemm_s8_t *p, int windows) {                                                         \
+        if (!ek_gemm_s8_plain_dot(p) || channels < nr) {                                                             \
             OTHER(taps, at, panel, y, channels, p, windows);                                                         \
             return;                                                                                                  \
         }                                                                                                            \
-        EK_GEMM_S8_TILES(ek_gemm_s8_line_dot, 4, 16, 4, 16, depth, zero)                                             \
+        EK_GEMM_S8_TILES(ek_gemm_s8_line_dot, mr, nr, mr, nr, depth, zero)                                           \
     }                                                                                                                \
     EK_GEMM_S8_WHOLE(NAME, ROW, NULL)
-EK_GEMM_S8_LINE_DOT(ek_gemm_s8_m4n16k16_dot, ek_gemm_s8_row_m4n16k16_dot, ek_gemm_s8_row_m4n16_dot, 16, 0)
-EK_GEMM_S8_LINE_DOT(ek_gemm_s8_m4n16k24_dot, ek_gemm_s8_row_m4n16k24_dot, ek_gemm_s8_row_m4n16_dot, 24, 0)
-EK_GEMM_S8_LINE_DOT(ek_gemm_s8_m4n16k28_dot, ek_gemm_s8_row_m4n16k28_dot, ek_gemm_s8_row_m4n16_dot, 28, 0)
-EK_GEMM_S8_LINE_DOT(ek_gemm_s8_m4n16k32_dot, ek_gemm_s8_row_m4n16k32_dot, ek_gemm_s8_row_m4n16_dot, 32, 0)
-EK_GEMM_S8_LINE_DOT(ek_gemm_s8_m4n16k64_dot, ek_gemm_s8_row_m4n16k64_dot, ek_gemm_s8_row_m4n16_dot, 64, 0)
-EK_GEMM_S8_LINE_DOT(ek_gemm_s8_m4n16k16z_dot, ek_gemm_s8_row_m4n16k16z_dot, ek_gemm_s8_row_m4n16z_dot, 16, 1)
-EK_GEMM_S8_LINE_DOT(ek_gemm_s8_m4n16k28z_dot, ek_gemm_s8_row_m4n16k28z_dot, ek_gemm_s8_row_m4n16z_dot, 28, 1)
-EK_GEMM_S8_LINE_DOT(ek_gemm_s8_m4n16k32z_dot, ek_gemm_s8_row_m4n16k32z_dot, ek_gemm_s8_row_m4n16z_dot, 32, 1)
+EK_GEMM_S8_LINE_DOT(ek_gemm_s8_m4n16k8_dot, ek_gemm_s8_row_m4n16k8_dot, ek_gemm_s8_row_m1n16_dot, 4, 16, 8, 0)
+EK_GEMM_S8_LINE_DOT(ek_gemm_s8_m4n16k16_dot, ek_gemm_s8_row_m4n16k16_dot, ek_gemm_s8_row_m1n16_dot, 4, 16, 16, 0)
+EK_GEMM_S8_LINE_DOT(ek_gemm_s8_m4n16k24_dot, ek_gemm_s8_row_m4n16k24_dot, ek_gemm_s8_row_m1n16_dot, 4, 16, 24, 0)
+EK_GEMM_S8_LINE_DOT(ek_gemm_s8_m4n16k28_dot, ek_gemm_s8_row_m4n16k28_dot, ek_gemm_s8_row_m1n16_dot, 4, 16, 28, 0)
+EK_GEMM_S8_LINE_DOT(ek_gemm_s8_m4n16k32_dot, ek_gemm_s8_row_m4n16k32_dot, ek_gemm_s8_row_m1n16_dot, 4, 16, 32, 0)
+EK_GEMM_S8_LINE_DOT(ek_gemm_s8_m4n16k64_dot, ek_gemm_s8_row_m4n16k64_dot, ek_gemm_s8_row_m1n16_dot, 4, 16, 64, 0)
+EK_GEMM_S8_LINE_DOT(ek_gemm_s8_m8n8k28_dot, ek_gemm_s8_row_m8n8k28_dot, ek_gemm_s8_row_m1n8_dot, 8, 8, 28, 0)
+EK_GEMM_S8_LINE_DOT(ek_gemm_s8_m4n16k8z_dot, ek_gemm_s8_row_m4n16k8z_dot, ek_gemm_s8_row_m1n16z_dot, 4, 16, 8, 1)
+EK_GEMM_S8_LINE_DOT(ek_gemm_s8_m4n16k16z_dot, ek_gemm_s8_row_m4n16k16z_dot, ek_gemm_s8_row_m1n16z_dot, 4, 16, 16, 1)
+EK_GEMM_S8_LINE_DOT(ek_gemm_s8_m4n16k28z_dot, ek_gemm_s8_row_m4n16k28z_dot, ek_gemm_s8_row_m1n16z_dot, 4, 16, 28, 1)
+EK_GEMM_S8_LINE_DOT(ek_gemm_s8_m4n16k32z_dot, ek_gemm_s8_row_m4n16k32z_dot, ek_gemm_s8_row_m1n16z_dot, 4, 16, 32, 1)
+EK_GEMM_S8_LINE_DOT(ek_gemm_s8_m4n8k28z_dot, ek_gemm_s8_row_m4n8k28z_dot, ek_gemm_s8_row_m1n8z_dot, 4, 8, 28, 1)
 
 #endif
