@@ -158,8 +158,8 @@ EK_KERNEL const int8_t *ek_gemm_s8_gather(const int8_t *const *lines, unsigned c
     return first;
 }
 
-/* Reads a byte of each cache line, one after the other, as prefetchers like it: panels write a few bytes of a line each,
- * a pixel further each time. */
+/* Reads a byte of each cache line, one after the other, as prefetchers like it: panels write a few bytes of a line
+ * each, a pixel further each time. */
 EK_KERNEL void ek_gemm_s8_touch(const int8_t *y, ptrdiff_t bytes) {
     for (ptrdiff_t i = 0; i <= bytes; i += 64) (void)*(const volatile int8_t *)(y + i);
 }
@@ -169,8 +169,9 @@ EK_KERNEL void ek_gemm_s8_block(const int8_t *const *taps, const unsigned char *
                                 ek_gemm_s8_row_t *row, int rows, int windows, int panel, int past) {
     for (int c = 0; c < windows; c += p->cols) {
         const int n = EK_MAX(EK_MIN(windows - c, p->cols), p->mr), first = EK_MIN(c, windows - n);
-        for (int r = 0; r < rows; r++)
-            ek_gemm_s8_touch(y + (ptrdiff_t)r * p->y_row + (ptrdiff_t)first * p->y_step, (ptrdiff_t)(n - 1) * p->y_step);
+        for (int r = 0; past - panel == p->panels && r < rows; r++) /* else other threads write there too */
+            ek_gemm_s8_touch(y + (ptrdiff_t)r * p->y_row + (ptrdiff_t)first * p->y_step,
+                             (ptrdiff_t)(n - 1) * p->y_step);
         for (int i = panel; i < past; i++) {
             const int group = i / p->group_panels, o = (i - group * p->group_panels) * p->nr;
             const int channels = EK_MIN(p->group_oc - o, p->nr);
