@@ -94,7 +94,8 @@ def run_on(name: str, graphs: Sequence[Graph], inputs: Sequence[Mapping[str, Arr
 
 
 def _outputs(graphs: Sequence[Graph], data: bytes) -> list[dict[str, Array]]:
-    found, at = [], 0
+    found: list[dict[str, Array]] = []
+    at = 0
     for graph in graphs:
         found.append({})
         for v in graph.outputs:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Protocol, TypeVar
 
 import numpy as np
 import pytest
@@ -16,7 +17,16 @@ from edgec.schedule.variant import legal
 from tests.harness import assert_agree, random_inputs
 from tests.schedule.segments import BUILDS, run_on
 
-Pick = Callable[..., int]
+T = TypeVar("T")
+
+
+class Pick(Protocol):
+    """One of the options, at random."""
+
+    def __call__(self, *options: T) -> T: ...
+
+
+LEADS: tuple[tuple[int, ...], ...] = ((), (2,), (2, 3))
 ACTS = ("none", "relu", "relu6")
 
 
@@ -72,7 +82,8 @@ def _connected(one: Pick) -> Graph:
 
 
 def _product(one: Pick) -> Graph:
-    m, n, k, lead = one(1, 3, 8, 17), one(1, 4, 9, 40), one(1, 5, 16, 33), one((), (2,), (2, 3))
+    m, n, k = one(1, 3, 8, 17), one(1, 4, 9, 40), one(1, 5, 16, 33)
+    lead = one(*LEADS)
     adj_x, adj_y = bool(one(0, 1)), bool(one(0, 1))
     a = (*lead, k, m) if adj_x else (*lead, m, k)
     b = (n, k) if adj_y else (k, n)
@@ -82,9 +93,10 @@ def _product(one: Pick) -> Graph:
 def _layers(count: int, seed: int) -> Iterator[Graph]:
     rng = np.random.default_rng(seed)
 
-    def one(*options: object) -> object:
+    def one(*options: T) -> T:
         return options[rng.integers(len(options))]
 
+    makers: tuple[Callable[[Pick], Graph], ...]
     makers = (lambda p: _conv(p, "dense"), lambda p: _conv(p, "depthwise"), _transposed, _connected, _product)
     for i in range(count):
         yield makers[(0, 1, 0, 1, 2, 3, 0, 1, 4)[i % 9]](one)

@@ -37,8 +37,9 @@ class Epilogue:
         if self.todo >= _PRELU or low > high:
             return None
         ends = _LOW * (low > -inf) + _HIGH * (high < inf)
-        bounds = (*self.bounds[:at], low, high, *self.bounds[at + 2 :])
-        return replace(self, todo=self.todo | (ends * _LOW_SUM if at else ends), bounds=bounds)
+        if at:
+            return replace(self, todo=self.todo | ends * _LOW_SUM, bounds=(*self.bounds[:2], low, high))
+        return replace(self, todo=self.todo | ends, bounds=(low, high, *self.bounds[2:]))
 
     def add(self, other: Pointer) -> Epilogue | None:
         """After another tensor is added."""

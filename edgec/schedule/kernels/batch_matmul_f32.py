@@ -13,7 +13,7 @@ from edgec.schedule.variant import Schedule, Variant
 def _schedules(call: KernelCall, core: Core) -> Sequence[Schedule]:
     p = call.struct("ek_batch_matmul_t")
     m, n, k = (p.number(name) for name in ("m", "n", "k"))
-    if call.then or n < core.vector // 4:
+    if n < core.vector // 4:
         return []
     return [{"tile": tile} for tile in tiles(Windows(1, 1, m, k, 1, m, n, group_ic=k), core)]
 

@@ -1,0 +1,86 @@
+"""Elementwise ops that follow a layer are done on its sums, by every family of float kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from edgec.emit import c as emit_c
+from edgec.ir import Builder, Graph, OpDef, TensorType, Value, interp
+from edgec.ops.activation import Clamp, LeakyRelu
+from edgec.ops.binary import Add
+from edgec.ops.conv import Conv2D, DepthwiseConv2D
+from edgec.ops.matmul import FullyConnected
+from edgec.ops.prelu import PRelu
+from edgec.ops.transpose_conv import TransposeConv2D
+from edgec.ops.unary import HardSwish, Relu
+from edgec.schedule.cores import Core, core
+from edgec.schedule.steps import Step
+from edgec.schedule.variant import legal
+from tests.harness import assert_agree, random_inputs
+from tests.schedule.segments import BUILDS, run_on
+
+IMAGE = (1, 7, 9, 20)
+LAYERS: Sequence[tuple[OpDef, tuple[int, ...], tuple[int, ...], int]] = (
+    (Conv2D(pads=(1, 1, 1, 1)), IMAGE, (11, 3, 3, 20), 11),
+    (Conv2D(act="relu6"), IMAGE, (24, 1, 1, 20), 24),
+    (DepthwiseConv2D(pads=(1, 1, 1, 1), act="relu"), IMAGE, (1, 3, 3, 20), 20),
+    (DepthwiseConv2D((2, 2), (1, 2, 1, 2)), IMAGE, (1, 5, 5, 20), 20),
+    (DepthwiseConv2D(pads=(0, 0, 3, 3)), IMAGE, (1, 1, 7, 20), 20),
+    (TransposeConv2D((2, 2), (0, 1, 0, 1)), IMAGE, (17, 3, 3, 20), 17),
+    (FullyConnected(), (5, 20), (19, 20), 19),
+)
+CHAINS = ("add", "add relu", "prelu", "add prelu", "hard_swish", "add hard_swish", "leaky", "clamp", "relu add clamp")
+
+
+def _graph(layer: tuple[OpDef, tuple[int, ...], tuple[int, ...], int], chain: str) -> Graph:
+    spec, shape, weights, channels = layer
+    rng = np.random.default_rng(len(chain))
+    build = Builder("chain")
+    x = build.input("x", TensorType(shape))
+    w, b = (build.const(rng.normal(size=s).astype(np.float32), n) for n, s in (("w", weights), ("b", (channels,))))
+    slope = build.const(rng.normal(size=(channels,)).astype(np.float32), "slope")
+    y = build.add(spec, [x, w, b], "y")
+    for i, name in enumerate(chain.split()):
+        other = build.input(f"other{i}", y.type) if name == "add" else slope
+        specs: dict[str, tuple[OpDef, list[Value]]] = {
+            "add": (Add("relu6" if chain == "add" else "none"), [other, y]),
+            "relu": (Relu(), [y]),
+            "prelu": (PRelu(), [y, slope]),
+            "hard_swish": (HardSwish(), [y]),
+            "leaky": (LeakyRelu(0.3), [y]),
+            "clamp": (Clamp(-0.5, 2.0), [y]),
+        }
+        y = build.add(*specs[name], f"y{i}")
+    build.graph.outputs = [y]
+    return build.graph
+
+
+def _one_step(graph: Graph, on: Core, _root: dict[Value, Value]) -> list[Step]:
+    """The first op with all others in its epilogue."""
+    first, *then = (call for op in graph.ops for call in op.spec.calls(op))
+    call = replace(first, then=tuple(then))
+    variant, schedule = legal(call, on)[0]
+    return [Step(tuple(range(len(graph.ops))), (variant.apply(call, on, schedule),))]
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.arm if "cortex" in n else pytest.mark.cc) for n in BUILDS]
+)
+def test_what_follows_is_done_on_the_sums(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    graphs = [_graph(layer, chain) for layer in LAYERS for chain in CHAINS]
+    inputs = [random_inputs(g, i) for i, g in enumerate(graphs)]
+    want = [interp(g, given) for g, given in zip(graphs, inputs, strict=True)]
+    monkeypatch.setattr(emit_c, "schedule", _one_step)
+    for got, expected in zip(run_on(name, graphs, inputs), want, strict=True):
+        assert_agree(got, expected)
+
+
+def test_what_the_kernels_cannot_do_at_once_is_refused() -> None:
+    for chain in ("prelu add", "hard_swish relu", "add add", "prelu prelu"):
+        graph = _graph(LAYERS[0], chain)
+        first, *then = (call for op in graph.ops for call in op.spec.calls(op))
+        assert legal(replace(first, then=tuple(then)), core("cortex_a72")) == []
