@@ -13,7 +13,7 @@ import pytest
 
 from edgec.benching.memory import sections
 from tests.tables import picycles
-from tests.tables.arm_programs import Call, compile_for
+from tests.tables.arm_programs import Call, alone, compile_for
 from tests.tables.bench_arm import Row, Share, files, geo_mean, markdown
 
 ROOT = Path(__file__).parents[2]
@@ -42,13 +42,13 @@ def test_a_ratio_above_one_is_faster_than_litert() -> None:
 def test_functions_by_their_share_of_the_peak() -> None:
     """int8 is measured by the dot products of a Cortex-A76, float by its multiply-adds."""
     quick = Share(Call((0, 0), "conv2d", "int8", "x", 16000), 1000)
-    slow = Share(Call((0, 1), "conv2d", "float32", "y", 16000, ("add",)), 4000)
+    slow = Share(Call((0, 1), "conv2d", "float32", "y", 16000, ("add",)), 4000, 2000)
     assert (quick.rate, quick.of_peak("pi5")) == (16, 0.5)
     assert (slow.rate, slow.of_peak("pi5")) == (4, 0.5)
     lines = list(markdown([row("a", "pi5", 5000, 4000, (quick, slow))]))
     assert lines[-2:] == [
-        "| op 1 conv2d+add float32 | y | 0.02 | 0.004 | 80.0% | 4.00 | 50% |",
-        "| op 0 conv2d int8 | x | 0.02 | 0.001 | 20.0% | 16.00 | 50% |",
+        "| op 1 conv2d+add float32 | y | 0.02 | 0.004 | 80.0% | 4.00 | 50% | 0.002 | 0.50 |",
+        "| op 0 conv2d int8 | x | 0.02 | 0.001 | 20.0% | 16.00 | 50% | – | – |",
     ]
 
 
@@ -104,6 +104,17 @@ def test_a_program_is_known_by_what_it_does() -> None:
     assert one.digest == again.digest != other.digest
     assert one.macs == sum(c.macs for c in one.calls) > 10_000
     assert 1000 < one.text < sections(one.main)[0] / 2
+
+
+def test_a_function_as_a_model_of_its_own() -> None:
+    """Its input and output are what the function has; LiteRT takes it."""
+    from ai_edge_litert.interpreter import Interpreter
+
+    (content,) = alone(DIGITS, "pi4", {(0, 1)}).values()
+    interpreter = Interpreter(model_content=content)
+    interpreter.allocate_tensors()
+    interpreter.invoke()
+    assert [len(interpreter.get_input_details()), len(interpreter.get_output_details())] == [1, 1]
 
 
 @pytest.mark.shared

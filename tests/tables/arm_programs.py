@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from edgec_devices.boards import Board
+from edgec_partitioner.regions import Region
 from edgec_partitioner.segments import Segment
+from edgec_partitioner.segments import segment as split_off
 
 from edgec.benching.memory import sections
 from edgec.drive.lower import Options, lower
 from edgec.emit.c import CSRC, CSource
-from edgec.emit.sources import target_sources
+from edgec.emit.sources import TargetSources, target_sources
+from edgec.emit.tflite import write_tflite
+from edgec.errors import EdgecError
 from edgec.ir import Op, Value
 from edgec.schedule.cores import cores_of
 from edgec.toolchain.build import build
@@ -71,11 +76,8 @@ class Program:
 
 def compile_for(model: Path, board_name: str) -> Program:
     """As `edgec compile --target` does, for the board's 64-bit target alone, and without verification."""
-    board = Board.load(board_name)
-    target = board.targets[0]
-    lowered = lower(model, Options(target=board_name))
-    segments = lowered.partition.segments
-    sources = target_sources(lowered.graph, segments, cores_of(board, target))
+    segments, sources = _emitted(model, board_name)
+    target = Board.load(board_name).targets[0]
     compiler = Compiler.zig(target.library, target.program, target.mcpu)
     made = build({target.name: sources.texts}, CSRC, {target.name: compiler}, flags=sources.flags)[target.name]
     return Program(
@@ -88,13 +90,42 @@ def compile_for(model: Path, board_name: str) -> Program:
     )
 
 
-def _calls(index: int, segment: Segment, source: CSource) -> Iterator[Call]:
-    """In order. The main op of several is the one with the most work."""
+def alone(model: Path, board_name: str, places: Collection[tuple[int, int]]) -> dict[tuple[int, int], bytes]:
+    """What functions of a model's C compute, each as a .tflite file of its own; without those that TFLite has not."""
+    segments, sources = _emitted(model, board_name)
+    found: dict[tuple[int, int], bytes] = {}
+    for i, s in enumerate(segments):
+        for call, ops in _by_call(s, sources.segments[s.name]).items():
+            written = dict.fromkeys(v for op in ops for v in op.outputs)
+            reads = dict.fromkeys(v for op in ops for v in op.inputs if v.const is None and v not in written)
+            others = {v for op in s.graph.ops if op not in ops for v in op.inputs} | {*s.graph.outputs}
+            region = Region("cpu", tuple(ops), tuple(reads), tuple(v for v in written if v in others))
+            if (i, call) in places:
+                with contextlib.suppress(EdgecError, NotImplementedError):
+                    found[i, call] = write_tflite(split_off("alone", region).graph)
+    return found
+
+
+def _emitted(model: Path, board_name: str) -> tuple[Sequence[Segment], TargetSources]:
+    """The C for the board's 64-bit core."""
+    board = Board.load(board_name)
+    lowered = lower(model, Options(target=board_name))
+    segments = lowered.partition.segments
+    return segments, target_sources(lowered.graph, segments, cores_of(board, board.targets[0]))
+
+
+def _by_call(segment: Segment, source: CSource) -> dict[int, list[Op]]:
+    """The ops of each function, in order."""
     ops: dict[int, list[Op]] = {}
     for op, call in zip(segment.graph.ops, source.calls, strict=True):
         if call is not None:
             ops.setdefault(call, []).append(op)
-    for call, several in sorted(ops.items()):
+    return dict(sorted(ops.items()))
+
+
+def _calls(index: int, segment: Segment, source: CSource) -> Iterator[Call]:
+    """In order. The main op of several is the one with the most work."""
+    for call, several in _by_call(segment, source).items():
         op = max(several, key=lambda op: (op.spec.macs(op), op.output.type.size))
         also = tuple(other.kind for other in several if other is not op)
         macs = sum(op.spec.macs(op) for op in several)

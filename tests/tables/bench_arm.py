@@ -3,13 +3,14 @@
 Cycles are those that armlab's `picycles` estimates of one inference of the bundle's program, one thread.  LiteRT's are
 of bench/arm-litert.json; of a model that is not there they are counted once and kept in the user's cache.  Where a
 network takes longer than LiteRT's, its slowest functions are listed with their multiply-accumulates a cycle and their
-share of what the core can do at most.  Where there is no data folder, or no llvm-mca: edgec's own model of the
-pipelines, without LiteRT.
+share of what the core can do at most; with --beside also LiteRT's cycles for the same ops as a model of their own
+(of uint8 models with a conversion of its input and output, so rather too many).  Where there is no data folder, or no
+llvm-mca: edgec's own model of the pipelines, without LiteRT.
 
 Markdown on the screen, build/bench-arm.json, the programs in build/bench-arm/.  What was found out is kept in the
 user's cache until the sources change.
 
-    python -m tests.tables.bench_arm [--models a,b,FILE] [--boards pi3,pi4,pi5] [--jobs 2] [--ops all] [--fresh]
+    python -m tests.tables.bench_arm [--models a,b,FILE] [--boards pi3,pi4,pi5] [--jobs 2] [--ops all] [--beside]
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ import math
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -36,7 +38,7 @@ from edgec_runtime.cache import cache_dir
 from edgec.errors import EdgecError
 from edgec.schedule.cores import core
 from edgec.toolchain.store import Store
-from tests.tables.arm_programs import Call, Program, compile_for, sources_digest
+from tests.tables.arm_programs import Call, Program, alone, compile_for, sources_digest
 from tests.tables.picycles import LAB, ROOT, SHARED, Picycles, missing
 
 BOARDS = ("pi3", "pi4", "pi5")
@@ -72,10 +74,11 @@ REMEMBERED_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class Share:
-    """What one function takes."""
+    """What one function takes. litert: what LiteRT takes for the same ops as a model of their own, if it was asked."""
 
     call: Call
     cycles: float
+    litert: float | None = None
 
     @property
     def rate(self) -> float:
@@ -113,12 +116,16 @@ class Row:
 
 @dataclass(frozen=True)
 class Job:
-    """A network to measure. ops: "all" networks' functions are wanted, or those that "lose", or "none"."""
+    """A network to measure. ops: "all" networks' functions are wanted, or those that "lose", or "none".
+
+    beside: LiteRT is asked for the listed ones, each as a model of its own.
+    """
 
     model: str
     file: Path
     board: str
     ops: str
+    beside: bool
     fresh: bool
 
 
@@ -159,10 +166,10 @@ def _how() -> str:
 # ---- one network ----------------------------------------------------------------------------------------------------
 def measure(job: Job) -> Row:
     """A row, from what is remembered if nothing has changed."""
-    key = f"row {_how()} {sources_digest()} {_file_digest(job.file)} {job.board} {job.ops}"
+    key = f"row {_how()} {sources_digest()} {_file_digest(job.file)} {job.board} {job.ops} {job.beside}"
     known = None if job.fresh else _recall(key)
     if known:
-        shares = tuple(Share(_call(s["call"]), s["cycles"]) for s in known.pop("shares"))
+        shares = tuple(Share(_call(s["call"]), s["cycles"], s["litert"]) for s in known.pop("shares"))
         return Row(**{**known, "model": job.model}, shares=shares)
     program = compile_for(job.file, job.board)
     main = program.write(ROOT / "build" / "bench-arm" / f"{job.file.stem}-{job.board}")
@@ -171,6 +178,7 @@ def measure(job: Job) -> Row:
     slower = litert is not None and litert < cycles
     wanted = job.ops == "all" or (job.ops == "lose" and slower)
     shares = tuple(_shares(program, job, main)) if wanted else ()
+    shares = tuple(_beside(shares, job)) if job.beside and shares else shares
     row = Row(job.model, job.board, program.macs, cycles, litert, program.arena, program.bound, program.text, shares)
     _remember(key, asdict(row))
     return row
@@ -201,6 +209,27 @@ def _shares(program: Program, job: Job, main: Path) -> Iterator[Share]:
     yield from (Share(c, found.get(c.place, 0.0)) for c in program.calls)
 
 
+def _beside(shares: Sequence[Share], job: Job) -> Iterator[Share]:
+    """The listed ones with LiteRT's cycles for the same ops."""
+    tool, listed = _tool(), {s.call.place for s in sorted(shares, key=lambda s: -s.cycles)[:LISTED]}
+    models = alone(job.file, job.board, listed) if tool else {}
+    for s in shares:
+        model = models.get(s.call.place)
+        yield s if model is None or tool is None else replace(s, litert=_litert_of(model, job.board, tool))
+
+
+def _litert_of(model: bytes, board: str, tool: Picycles) -> float | None:
+    key = f"LiteRT {_how()} {hashlib.sha256(model).hexdigest()} {board}"
+    known = _recall(key)
+    if known is None:
+        with tempfile.NamedTemporaryFile(suffix=".tflite") as f:
+            f.write(model)
+            f.flush()
+            known = [tool.litert(board, Path(f.name))]
+        _remember(key, known)
+    return None if known[0] is None else float(known[0])
+
+
 def _places(job: Job, main: Path) -> dict[tuple[int, int], float]:
     """Of each function: counted by edgec's plugin for QEMU, in picycles' cycles or in those of edgec's model."""
     board, out = Board.load(job.board), main.with_name("counts")
@@ -225,12 +254,7 @@ def _litert(job: Job) -> float | None:
     table = json.loads((SHARED / "bench" / "arm-litert.json").read_text())
     if job.board in table.get(job.file.stem, {}):
         return float(table[job.file.stem][job.board])
-    key = f"LiteRT {_how()} {_file_digest(job.file)} {job.board}"
-    known = _recall(key)
-    if known is None:
-        known = [tool.litert(job.board, job.file)]
-        _remember(key, known)
-    return None if known[0] is None else float(known[0])
+    return _litert_of(job.file.read_bytes(), job.board, tool) if job.file.suffix == ".tflite" else None
 
 
 # ---- the table ------------------------------------------------------------------------------------------------------
@@ -270,19 +294,20 @@ def _functions(row: Row) -> Iterator[str]:
     against = f", {row.ratio:.2f} × LiteRT" if row.ratio else ""
     yield f"{row.model} on {row.board}{against}: where its {row.cycles / 1e6:.2f} M cycles go"
     yield ""
-    yield "| function | shapes | MMAC | M cycles | of all | MAC a cycle | of the peak |"
-    yield "| --- | --- | --- | --- | --- | --- | --- |"
+    yield "| function | shapes | MMAC | M cycles | of all | MAC a cycle | of the peak | LiteRT alone | × LiteRT |"
+    yield "| --- | --- | --- | --- | --- | --- | --- | --- | --- |"
     ordered = sorted(row.shares, key=lambda s: -s.cycles)
     for s in ordered[:LISTED]:
         rate = f"{s.rate:.2f} | {s.of_peak(row.board):.0%}" if s.call.macs else "– | –"
         kinds = "+".join((s.call.kind, *s.call.also))
         figures = f"{s.call.macs / 1e6:.2f} | {s.cycles / 1e6:.3f} | {s.cycles / row.cycles:.1%} | {rate}"
-        yield f"| op {s.call.place[1]} {kinds} {s.call.dtype} | {s.call.shapes} | {figures} |"
+        beside = f"{s.litert / 1e6:.3f} | {s.litert / s.cycles:.2f}" if s.litert else "– | –"
+        yield f"| op {s.call.place[1]} {kinds} {s.call.dtype} | {s.call.shapes} | {figures} | {beside} |"
     rest = ordered[LISTED:]
     if rest:
         cycles = sum(s.cycles for s in rest)
         share = f"{cycles / 1e6:.3f} | {cycles / row.cycles:.1%}"
-        yield f"| {len(rest)} more | | {sum(s.call.macs for s in rest) / 1e6:.2f} | {share} | | |"
+        yield f"| {len(rest)} more | | {sum(s.call.macs for s in rest) / 1e6:.2f} | {share} | | | | |"
 
 
 def as_json(row: Row) -> dict[str, Any]:
@@ -315,6 +340,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--boards", default=",".join(BOARDS))
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes")
     parser.add_argument("--ops", choices=("lose", "all", "none"), default="lose", help="whose functions are listed")
+    parser.add_argument("--beside", action="store_true", help="ask LiteRT for each listed function as its own model")
     parser.add_argument("--json", type=Path, default=ROOT / "build" / "bench-arm.json", metavar="FILE")
     parser.add_argument("--fresh", action="store_true", help="use nothing that is remembered")
     return parser.parse_args()
@@ -326,7 +352,7 @@ def main() -> int:
     if reason := missing():
         print(f"{reason}: cycles are those of edgec's own model of the pipelines\n")
     pairs = [*files(given.models.split(","))]
-    jobs = [Job(n, f, b, given.ops, given.fresh) for n, f in pairs for b in given.boards.split(",")]
+    jobs = [Job(n, f, b, given.ops, given.beside, given.fresh) for n, f in pairs for b in given.boards.split(",")]
     rows, failed = [], False
     with ProcessPoolExecutor(max(1, given.jobs)) as pool:
         for job, future in [(job, pool.submit(measure, job)) for job in jobs]:
