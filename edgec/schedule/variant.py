@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -25,7 +25,8 @@ class Variant:
     """A way to compute the calls of the plain kernel `of`, by the C function `name`, on cores that have all of `isa`.
 
     schedules: the legal parameters for a call on a core, what analysis says is best first; none where it cannot take
-    the call. apply: the call of the variant with such parameters; it packs the weights.
+    the call. apply: the call of the variant with such parameters; it packs the weights. fuses: whether `schedules` says
+    for the calls that follow a call (`KernelCall.then`) whether it can take them; else it takes none.
     """
 
     of: str
@@ -33,6 +34,7 @@ class Variant:
     isa: frozenset[str]
     schedules: Callable[[KernelCall, Core], Sequence[Schedule]]
     apply: Callable[[KernelCall, Core, Schedule], KernelCall]
+    fuses: bool = False
 
 
 @cache
@@ -47,5 +49,15 @@ def variants() -> Mapping[str, tuple[Variant, ...]]:
 
 def legal(call: KernelCall, core: Core) -> list[tuple[Variant, Schedule]]:
     """Every way to compute a call on a core but the plain one, the default first."""
-    usable = (v for v in variants().get(call.kernel, ()) if v.isa <= core.isa)
-    return [(v, s) for v in usable for s in v.schedules(call, core)]
+    return list(_legal(call, core))
+
+
+def preferred(call: KernelCall, core: Core) -> tuple[Variant, Schedule] | None:
+    """What analysis says is the best way; None where there is but the plain one."""
+    return next(_legal(call, core), None)
+
+
+def _legal(call: KernelCall, core: Core) -> Iterator[tuple[Variant, Schedule]]:
+    for v in variants().get(call.kernel, ()):
+        if v.isa <= core.isa and (v.fuses or not call.then):
+            yield from ((v, s) for s in v.schedules(call, core))
