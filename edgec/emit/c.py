@@ -24,7 +24,7 @@ from edgec.ir.graph import unique
 from edgec.ops.opaque import Opaque
 from edgec.schedule.cores import PLAIN, Core
 from edgec.schedule.fuse import Step
-from edgec.schedule.liveness import Lifetime, lifetimes
+from edgec.schedule.liveness import Lifetime, lifetimes, tensors
 from edgec.schedule.steps import schedule
 from edgec.schedule.views import Places
 
@@ -91,7 +91,7 @@ def segment_source(
     made = schedule(graph, core)
     writer = _Writer(graph, made.places, weights if weights is not None else WeightsFile(), all_text)
     called = {step.at: writer.step(step) for step in made.steps}
-    lives = lifetimes([s.calls for s in made.steps], made.places, {*graph.inputs, *graph.outputs})
+    lives = lifetimes([tensors(s.calls) for s in made.steps], made.places, {*graph.inputs, *graph.outputs})
     plan = plan_offsets(lives + writer.scratches)
     headers = sorted({_header_of(call) for call in writer.calls} | {"ek_base.h"})
     functions = tuple(f"op{i}_{graph.ops[i].kind}" for i in made.ops)

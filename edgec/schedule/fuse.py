@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from edgec.ir import Graph, KernelCall, Value
 from edgec.schedule.cores import Core
-from edgec.schedule.liveness import lifetimes, peak
+from edgec.schedule.liveness import lifetimes, peak, tensors
 from edgec.schedule.variant import preferred
 from edgec.schedule.views import Places
 
@@ -64,7 +64,7 @@ class _Fusion:
 
     def _ways(self, step: Step, call: KernelCall) -> Iterator[list[Step]]:
         """The steps after the call has joined one of the makers of its operands, the last of them first."""
-        *reads, _ = _tensors(call)
+        *reads, _ = tensors([call])
         makers = [(v, made) for v in dict.fromkeys(reads) if (made := self._maker(v)) is not None]
         for v, made in sorted(makers, key=lambda pair: -pair[1].at):
             gate = self._gate(v, reads, step)
@@ -84,7 +84,7 @@ class _Fusion:
         """The step of f where a step reads v and f(v), and no other reads f(v)."""
         for y in reads:
             made = self._maker(y) if y is not v and self.readers[y] == [step.at] else None
-            if made is not None and len(made.ops) == 1 and _tensors(made.calls[0]) == [v, y]:
+            if made is not None and len(made.ops) == 1 and tensors(made.calls) == [v, y]:
                 return made
         return None
 
@@ -97,7 +97,7 @@ class _Fusion:
     def _joined(self, made: Step, ops: Sequence[int], more: tuple[KernelCall, ...], old: Sequence[Step]) -> list[Step]:
         """The steps with more calls in `made`, which runs later if it needs what is not there yet."""
         ops = (*made.ops, *ops)
-        writers = (self.writer.get(v, -1) for call in more for v in _tensors(call))
+        writers = (self.writer.get(v, -1) for v in tensors(more))
         at = made.at if all(i < made.at or i in ops for i in writers) else ops[-1]
         head = replace(made.calls[0], then=(*made.calls[0].then, *more))
         kept = [s for s in self.result if s not in old]
@@ -106,9 +106,10 @@ class _Fusion:
         return sorted([*kept, *left, Step(ops, (head,), at)], key=lambda s: s.at)
 
     def _peak(self, steps: Sequence[Step]) -> int:
-        return peak(lifetimes([s.calls for s in steps], self.where, self.border))
+        return peak(lifetimes((_outer(s.calls) for s in steps), self.where, self.border))
 
 
-def _tensors(call: KernelCall) -> list[Value]:
-    """What a call reads and, at the end, writes."""
-    return [p.value for p in call.pointers() if p.value.const is None]
+def _outer(calls: Sequence[KernelCall]) -> list[Value]:
+    """What calls read and write but results that other calls follow on."""
+    inner = {tensors([replace(c, then=())])[-1] for call in calls for c in (call, *call.then)[:-1]}
+    return [v for v in tensors(calls) if v not in inner]

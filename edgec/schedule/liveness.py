@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from edgec.ir import KernelCall, Scratch, Value
+from edgec.ir import KernelCall, Value
 from edgec.schedule.views import Places
 
 ALIGNMENT = 64
@@ -28,20 +28,22 @@ class Lifetime:
     last: int
 
 
-def lifetimes(steps: Iterable[Sequence[KernelCall]], where: Places, border: Collection[Value]) -> list[Lifetime]:
-    """From the step that writes a buffer to the last one that reads any of it. border: what the caller owns."""
+def lifetimes(steps: Iterable[Iterable[Value]], where: Places, border: Collection[Value]) -> list[Lifetime]:
+    """From the step that writes a buffer to the last one that reads any of it.
+
+    steps: what each reads and writes. border: what the caller owns.
+    """
     span: dict[Value, tuple[int, int]] = {}
-    for i, calls in enumerate(steps):
-        for root in (where[p.value].root for call in calls for p in call.pointers() if p.value.const is None):
+    for i, values in enumerate(steps):
+        for root in (where[v].root for v in values):
             first, _ = span.setdefault(root, (i, i))
             span[root] = (first, i)
     return [Lifetime(v.name, v.type.nbytes, *at) for v, at in span.items() if v not in border]
 
 
-def scratches(steps: Iterable[Sequence[KernelCall]]) -> list[Lifetime]:
-    """Scratch of the calls of each step."""
-    found = ((i, x) for i, calls in enumerate(steps) for call in calls for x in call.operands if isinstance(x, Scratch))
-    return [Lifetime("", x.nbytes, i, i) for i, x in found]
+def tensors(calls: Iterable[KernelCall]) -> list[Value]:
+    """What calls read and write, constants left out."""
+    return [p.value for call in calls for p in call.pointers() if p.value.const is None]
 
 
 def peak(lives: Sequence[Lifetime]) -> int:

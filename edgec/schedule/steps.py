@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from edgec.ir import Graph, KernelCall
 from edgec.schedule.cores import Core
 from edgec.schedule.fuse import Step, fuse
-from edgec.schedule.liveness import lifetimes, peak
+from edgec.schedule.liveness import lifetimes, peak, tensors
 from edgec.schedule.variant import preferred
 from edgec.schedule.views import Calls, Places, is_done, places
 
@@ -46,6 +46,7 @@ def _places(graph: Graph, calls: Calls) -> Places:
 
     def most(where: Places) -> int:
         """Bytes that live at any time, scratch left out."""
-        return peak(lifetimes([[c for c in some if not is_done(c, where)] for some in calls], where, border))
+        steps = (tensors(c for c in some if not is_done(c, where)) for some in calls)
+        return peak(lifetimes(steps, where, border))
 
     return places(graph, calls, most)
