@@ -86,6 +86,6 @@ def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
 
 
 VARIANTS = [
-    Variant("ek_dwconv2d_f32", "ek_dwconv2d_f32_simd", frozenset({feature}), _schedules, _apply)
+    Variant("ek_dwconv2d_f32", "ek_dwconv2d_f32_simd", frozenset({feature}), _schedules, _apply, fuses=True)
     for feature in ("neon", "avx2")
 ]

@@ -85,7 +85,7 @@ def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
 
 
 VARIANTS = [
-    Variant(of, "ek_gemm_f32_simd", frozenset({feature}), _schedules, _apply)
+    Variant(of, "ek_gemm_f32_simd", frozenset({feature}), _schedules, _apply, fuses=True)
     for feature in ("neon", "avx2")
     for of in ("ek_conv2d_f32", "ek_transpose_conv2d_f32", "ek_fully_connected_f32", "ek_dwconv2d_f32")
 ]
