@@ -12,7 +12,6 @@ import numpy as np
 from edgec_devices.boards import Board
 
 from edgec.emit.c import CSRC, segment_source
-from edgec.emit.memory import roots
 from edgec.errors import UnsupportedError
 from edgec.ir import Array, Graph, Value, interp
 from edgec.quantize.observers import Observe, Run
@@ -57,7 +56,7 @@ class NativeGraph:
         self._arena = _aligned(self._source.plan.size)
         self._weights = _aligned(len(self._source.weights.data))
         self._weights[:] = np.frombuffer(self._source.weights.data, np.uint8)
-        self._where = self._places()
+        self._complete = self._values()
 
     def __call__(self, inputs: Mapping[str, Array], observe: Observe | None = None) -> dict[str, Array]:
         """As `interp`. What `observe` is given lies in the arena and is written over later."""
@@ -88,8 +87,8 @@ class NativeGraph:
 
         def mark(_: int | None, step: int) -> None:
             try:
-                for v, root in self._where[step] if not raised else ():
-                    observe(v, self._array(v, root, buffers))
+                for v in self._complete[step] if not raised else ():
+                    observe(v, self._array(v, buffers))
             except BaseException as e:  # C cannot pass it on
                 raised.append(e)
 
@@ -99,20 +98,21 @@ class NativeGraph:
         if raised:
             raise raised[0]
 
-    def _places(self) -> list[list[tuple[Value, Value]]]:
-        """For each mark, the values that are complete since the mark before, with those whose bytes they are."""
-        done: list[list[tuple[Value, Value]]] = [[] for _ in range(len(self._source.functions) + 1)]
-        root, step = roots(self.graph), 0
+    def _values(self) -> list[list[Value]]:
+        """For each mark, the values that are complete since the mark before."""
+        done: list[list[Value]] = [[] for _ in range(len(self._source.functions) + 1)]
+        step = 0
         for op, call in zip(self.graph.ops, self._source.calls, strict=True):
             step = step if call is None else call + 1
-            done[step] += [(v, root[v]) for v in op.outputs]
+            done[step] += op.outputs
         return done
 
-    def _array(self, v: Value, root: Value, buffers: Mapping[Value, Array]) -> Array:
-        if root in buffers:
-            raw: Array = buffers[root].reshape(-1).view(np.uint8)
+    def _array(self, v: Value, buffers: Mapping[Value, Array]) -> Array:
+        place = self._source.places[v]
+        if place.root in buffers:
+            raw: Array = buffers[place.root].reshape(-1).view(np.uint8)[place.at :]
         else:
-            raw = self._arena[self._source.plan.offsets[root.name] :]
+            raw = self._arena[self._source.plan.offsets[place.root.name] + place.at :]
         return raw[: v.type.nbytes].view(v.type.np_dtype).reshape(v.type.shape)
 
 

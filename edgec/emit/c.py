@@ -16,14 +16,17 @@ from pathlib import Path
 import edgec_runtime
 import numpy as np
 
-from edgec.emit.memory import Lifetime, Plan, lifetimes, plan_offsets, roots
+from edgec.emit.memory import Plan, plan_offsets
 from edgec.emit.weights import WeightsFile
 from edgec.errors import InternalError, UnsupportedError
 from edgec.ir import Array, Graph, KernelCall, Op, Pointer, Scratch, Struct, Table, Value
 from edgec.ir.graph import unique
 from edgec.ops.opaque import Opaque
 from edgec.schedule.cores import PLAIN, Core
-from edgec.schedule.steps import Step, is_view, schedule
+from edgec.schedule.fuse import Step
+from edgec.schedule.liveness import Lifetime, lifetimes, tensors
+from edgec.schedule.steps import schedule
+from edgec.schedule.views import Places
 
 CSRC = Path(edgec_runtime.__file__).parent / "csrc"
 """The kernels, which generated code includes."""
@@ -48,9 +51,10 @@ CTYPES = {
 class CSource:
     """One generated file: its text, the kernel headers that it includes, its memory plan.
 
-    functions: what its profile knows, in order: every op but views. calls: for each op of the graph its position among
-    them; None for a view. constants: bytes of its read-only arrays. weights: the file that has those of them that are
-    not in the text.
+    functions: what its profile knows, in order: every op that computes something, the same on all cores, whatever one
+    fuses. calls: for each op of the graph its position among them; None where what it copies is where it should be.
+    constants: bytes of its read-only arrays. weights: the file that has those of them that are not in the text.
+    places: where the values lie.
     """
 
     name: str
@@ -61,6 +65,7 @@ class CSource:
     functions: tuple[str, ...]
     constants: int
     weights: WeightsFile
+    places: Places
 
 
 @cache
@@ -83,22 +88,19 @@ def segment_source(
     array of its own, so that a sanitizer sees what is read beside it.
     """
     check_types(graph)
-    writer = _Writer(graph, weights if weights is not None else WeightsFile(), all_text)
-    steps = schedule(graph, core, writer.root)
-    called = {step.ops[-1]: writer.step(step) for step in steps}
-    plan = plan_offsets(lifetimes(graph, steps, writer.root) + writer.scratches)
+    made = schedule(graph, core)
+    writer = _Writer(graph, made.places, weights if weights is not None else WeightsFile(), all_text)
+    called = {step.at: writer.step(step) for step in made.steps}
+    lives = lifetimes([tensors(s.calls) for s in made.steps], made.places, {*graph.inputs, *graph.outputs})
+    plan = plan_offsets(lives + writer.scratches)
     headers = sorted({_header_of(call) for call in writer.calls} | {"ek_base.h"})
-    numbers = _numbers(graph, writer.root)
-    functions = tuple(f"op{i}_{graph.ops[i].kind}" for i in numbers)
-    text = _text(name, writer, plan, headers, [called.get(i) for i in numbers])
+    functions = tuple(f"op{i}_{graph.ops[i].kind}" for i in made.ops)
+    text = _text(name, writer, plan, headers, [called.get(i) for i in made.ops])
+    numbers = {op: number for number, op in enumerate(made.ops)}
     calls = tuple(numbers.get(i) for i in range(len(graph.ops)))
-    return CSource(name, text, tuple(headers), plan, calls, functions, writer.constant_bytes, writer.weights)
-
-
-def _numbers(graph: Graph, root: dict[Value, Value]) -> dict[int, int]:
-    """The position in a profile of every op but views, the same on all cores, whatever one fuses."""
-    ops = (i for i, op in enumerate(graph.ops) if not is_view(op) or root[op.output] is op.output)
-    return {op: number for number, op in enumerate(ops)}
+    return CSource(
+        name, text, tuple(headers), plan, calls, functions, writer.constant_bytes, writer.weights, made.places
+    )
 
 
 def check_kernels(graph: Graph) -> None:
@@ -168,6 +170,7 @@ class _Writer:
     """
 
     graph: Graph
+    places: Places
     weights: WeightsFile
     all_text: bool = False
     constants: list[str] = field(default_factory=list)
@@ -179,7 +182,6 @@ class _Writer:
     constant_bytes: int = 0
 
     def __post_init__(self) -> None:
-        self.root = roots(self.graph)
         self._index, self._step, self._function = 0, -1, ""
         self._known: dict[tuple[str, bytes], str] = {}
         self._names: set[str] = set()
@@ -209,7 +211,7 @@ class _Writer:
         """The C expression of an operand, or of a field of one."""
         match x:
             case Pointer():
-                return f"{self.ptr(x.value)} + {x.offset}" if x.offset else self.ptr(x.value)
+                return self.ptr(x)
             case Table():
                 return self.const(x.array, x.hint)
             case Scratch():
@@ -221,12 +223,19 @@ class _Writer:
                 return "{" + ", ".join(self._operand(v) for v in x) + "}"
         return _literal(x)
 
-    def ptr(self, value: Value) -> str:
+    def ptr(self, x: Pointer) -> str:
         """Constants by name, inputs and outputs from the caller's tables, the rest in the arena."""
-        ctype = CTYPES[value.type.dtype]
+        value, offset = x.value, x.offset
         if value.const is not None:
-            return self.const(value.const, "c")
-        root = self.root[value]
+            base = self.const(value.const, "c")
+        else:
+            place = self.places[value]
+            base = self._base(place.root, CTYPES[value.type.dtype])
+            offset += place.at // value.type.np_dtype.itemsize
+        return f"{base} + {offset}" if offset else base
+
+    def _base(self, root: Value, ctype: str) -> str:
+        """The first byte of a value that has bytes of its own."""
         if root in self.graph.outputs:
             return f"(({ctype} *)out[{self.graph.outputs.index(root)}])"
         if root in self.graph.inputs:

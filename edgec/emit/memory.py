@@ -6,24 +6,12 @@ how far above it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from edgec.emit.weights import aligned
-from edgec.ir import Graph, Value
-from edgec.schedule.steps import Step, is_view
+from edgec.schedule.liveness import Lifetime, aligned, peak
 
 _TRIES = 64
-
-
-@dataclass(frozen=True)
-class Lifetime:
-    """Bytes that must stay untouched while steps first..last (inclusive) run."""
-
-    name: str
-    nbytes: int
-    first: int
-    last: int
 
 
 @dataclass
@@ -40,9 +28,7 @@ def plan_offsets(lives: list[Lifetime]) -> Plan:
 
     Greedy from several orders; while above the bound, the buffers at the top of the best plan are placed first.
     """
-    moments = {b.first for b in lives}
-    live = (sum(aligned(b.nbytes) for b in lives if b.first <= t <= b.last) for t in moments)
-    bound = max(live, default=0)
+    bound = peak(lives)
     keys: list[Callable[[Lifetime], tuple[int, ...]]] = [
         lambda b: (-b.nbytes, b.first),
         lambda b: (b.first - b.last, -b.nbytes),
@@ -76,28 +62,3 @@ def _place(order: list[Lifetime], bound: int) -> Plan:
         plan.offsets[life.name] = offset
         plan.size = max(plan.size, offset + size)
     return plan
-
-
-def roots(graph: Graph) -> dict[Value, Value]:
-    """For every computed value, the value whose bytes it shares (itself when it views nothing).
-
-    A graph output keeps bytes of its own, because the caller owns them: there a view becomes a copy.
-    """
-    root: dict[Value, Value] = {v: v for v in graph.inputs}
-    for op in graph.ops:
-        for v in op.outputs:
-            shared = is_view(op) and v not in graph.outputs
-            root[v] = root[op.inputs[0]] if shared else v
-    return root
-
-
-def lifetimes(graph: Graph, steps: Sequence[Step], root: dict[Value, Value]) -> list[Lifetime]:
-    """From the step that writes a buffer to the last one that reads it or a view of it."""
-    span: dict[Value, tuple[int, int]] = {}
-    for i, step in enumerate(steps):
-        for p in (p for call in step.calls for p in call.pointers()):
-            if p.value.const is None:
-                first, _ = span.setdefault(root[p.value], (i, i))
-                span[root[p.value]] = (first, i)
-    border = {*graph.inputs, *graph.outputs}
-    return [Lifetime(v.name, v.type.nbytes, *at) for v, at in span.items() if v not in border]

@@ -3,14 +3,7 @@
 from __future__ import annotations
 
 from edgec.ir import Array
-
-ALIGNMENT = 64
-"""Bytes; a cache line of the boards' CPUs."""
-
-
-def aligned(nbytes: int) -> int:
-    """Rounded up to the alignment."""
-    return -(-nbytes // ALIGNMENT) * ALIGNMENT
+from edgec.schedule.liveness import aligned
 
 
 class WeightsFile:

@@ -1,39 +1,52 @@
-"""A graph on one core: the functions that its C consists of, in order, and the calls that each makes."""
+"""A graph on one core: the functions that its C consists of, in order, the calls that each makes, where values lie."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from edgec.ir import Graph, KernelCall, Op, Value
+from edgec.ir import Graph, KernelCall
 from edgec.schedule.cores import Core
-from edgec.schedule.variant import legal
+from edgec.schedule.fuse import Step, fuse
+from edgec.schedule.liveness import lifetimes, peak, tensors
+from edgec.schedule.variant import preferred
+from edgec.schedule.views import Calls, Places, is_done, places
 
 
 @dataclass(frozen=True)
-class Step:
-    """One function: the ops that it computes, by their position in the graph, and the calls that do it."""
+class Scheduled:
+    """places: of all values. ops: by their position in the graph, those that compute something, the same on every core;
+    the others are copies of what lies where it should. steps: in the order in which they run."""
 
+    places: Places
     ops: tuple[int, ...]
-    calls: tuple[KernelCall, ...]
+    steps: tuple[Step, ...]
 
 
-def schedule(graph: Graph, core: Core, root: dict[Value, Value]) -> list[Step]:
-    """Choose for every call what computes it on this core. A view of other bytes (`root`) takes no step."""
-    return [Step((i,), tuple(chosen(call, core) for call in op.spec.calls(op))) for i, op in _computed(graph, root)]
+def schedule(graph: Graph, core: Core) -> Scheduled:
+    """Choose where values lie, which calls are done at once, and for every call what computes it on this core."""
+    calls = [op.spec.calls(op) for op in graph.ops]
+    where = _places(graph, calls)
+    plain = [
+        Step((i,), left, i)
+        for i, some in enumerate(calls)
+        if (left := tuple(call for call in some if not is_done(call, where)))
+    ]
+    steps = (replace(s, calls=tuple(chosen(c, core) for c in s.calls)) for s in fuse(graph, plain, core, where))
+    return Scheduled(where, tuple(s.at for s in plain), tuple(steps))
 
 
 def chosen(call: KernelCall, core: Core) -> KernelCall:
     """The call of the variant that analysis prefers; the call itself where there is none."""
-    for variant, parameters in legal(call, core):
-        return variant.apply(call, core, parameters)
-    return call
+    best = preferred(call, core)
+    return call if best is None else best[0].apply(call, core, best[1])
 
 
-def _computed(graph: Graph, root: dict[Value, Value]) -> Iterator[tuple[int, Op]]:
-    return ((i, op) for i, op in enumerate(graph.ops) if not is_view(op) or root[op.output] is op.output)
+def _places(graph: Graph, calls: Calls) -> Places:
+    border = {*graph.inputs, *graph.outputs}
 
+    def most(where: Places) -> int:
+        """Bytes that live at any time, scratch left out."""
+        steps = (tensors(c for c in some if not is_done(c, where)) for some in calls)
+        return peak(lifetimes(steps, where, border))
 
-def is_view(op: Op) -> bool:
-    """Whether the op's output may be its first input's bytes."""
-    return op.spec.view and op.inputs[0].const is None
+    return places(graph, calls, most)

@@ -1,0 +1,115 @@
+"""Fusion: calls on the elements of a result that its producer does before it writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from edgec.ir import Graph, KernelCall, Value
+from edgec.schedule.cores import Core
+from edgec.schedule.liveness import lifetimes, peak, tensors
+from edgec.schedule.variant import preferred
+from edgec.schedule.views import Places
+
+_CONCAT = "ek_concat"
+"""Of its calls, each can become a part of what makes its operand."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One function: the ops that it computes, by their position in the graph, and the calls that do it.
+
+    at: the op in whose turn it runs: one of its own.
+    """
+
+    ops: tuple[int, ...]
+    calls: tuple[KernelCall, ...]
+    at: int
+
+
+def fuse(graph: Graph, steps: Sequence[Step], core: Core, where: Places) -> list[Step]:
+    """Let steps that compute elements of one result become parts of the step that makes it.
+
+    Where the result has no other reader, and the variant that the core prefers for its maker can do it. No fusion that
+    lets more bytes live is taken.
+    """
+    fusion = _Fusion(graph, steps, core, where)
+    for step in steps:
+        fusion.join(step)
+    return fusion.result
+
+
+class _Fusion:
+    """The steps as they are joined. made: by its last op, the step that a value comes from."""
+
+    def __init__(self, graph: Graph, steps: Sequence[Step], core: Core, where: Places) -> None:
+        self.core, self.where = core, where
+        self.result = list(steps)
+        self.readers: dict[Value, list[int]] = {v: [-1] for v in graph.outputs}
+        self.writer = {v: i for i, op in enumerate(graph.ops) for v in op.outputs}
+        for i, op in enumerate(graph.ops):
+            for v in op.inputs:
+                self.readers.setdefault(v, []).append(i)
+        self.border = {*graph.inputs, *graph.outputs}
+        self.peak = self._peak(self.result)
+
+    def join(self, step: Step) -> None:
+        """Join each call of a step with the maker of what it reads, where that can be."""
+        for call in step.calls:
+            if call.kernel == _CONCAT or len(step.calls) == 1:
+                for joined in self._ways(step, call):
+                    if (now := self._peak(joined)) <= self.peak:
+                        self.result, self.peak = joined, now
+                        break
+
+    def _ways(self, step: Step, call: KernelCall) -> Iterator[list[Step]]:
+        """The steps after the call has joined one of the makers of its operands, the last of them first."""
+        *reads, _ = tensors([call])
+        makers = [(v, made) for v in dict.fromkeys(reads) if (made := self._maker(v)) is not None]
+        for v, made in sorted(makers, key=lambda pair: -pair[1].at):
+            gate = self._gate(v, reads, step)
+            ops = [*(gate.ops if gate else ()), step.at]
+            more = (*(gate.calls if gate else ()), call)
+            if self.readers[v] == ops and self._takes(made.calls[0], more):
+                yield self._joined(made, ops, more, [s for s in (made, gate, step) if s])
+
+    def _maker(self, v: Value) -> Step | None:
+        """The step that makes the whole of a value by one call, and nothing else."""
+        for s in self.result:
+            if s.ops[-1] == self.writer.get(v) and len(s.calls) == 1:
+                return s if all(c.kernel != _CONCAT for c in (*s.calls, *s.calls[0].then)) else None
+        return None
+
+    def _gate(self, v: Value, reads: Sequence[Value], step: Step) -> Step | None:
+        """The step of f where a step reads v and f(v), and no other reads f(v)."""
+        for y in reads:
+            made = self._maker(y) if y is not v and self.readers[y] == [step.at] else None
+            if made is not None and len(made.ops) == 1 and tensors(made.calls) == [v, y]:
+                return made
+        return None
+
+    def _takes(self, head: KernelCall, more: tuple[KernelCall, ...]) -> bool:
+        """Whether the variant that the core prefers for a call can do more calls too."""
+        alone = preferred(head, self.core)
+        both = preferred(replace(head, then=(*head.then, *more)), self.core)
+        return both is not None and (alone is None or alone[0].name == both[0].name)
+
+    def _joined(self, made: Step, ops: Sequence[int], more: tuple[KernelCall, ...], old: Sequence[Step]) -> list[Step]:
+        """The steps with more calls in `made`, which runs later if it needs what is not there yet."""
+        ops = (*made.ops, *ops)
+        writers = (self.writer.get(v, -1) for v in tensors(more))
+        at = made.at if all(i < made.at or i in ops for i in writers) else ops[-1]
+        head = replace(made.calls[0], then=(*made.calls[0].then, *more))
+        kept = [s for s in self.result if s not in old]
+        rest = tuple(c for c in old[-1].calls if c not in more)
+        left = [replace(old[-1], calls=rest)] if rest else []
+        return sorted([*kept, *left, Step(ops, (head,), at)], key=lambda s: s.at)
+
+    def _peak(self, steps: Sequence[Step]) -> int:
+        return peak(lifetimes((_outer(s.calls) for s in steps), self.where, self.border))
+
+
+def _outer(calls: Sequence[KernelCall]) -> list[Value]:
+    """What calls read and write but results that other calls follow on."""
+    inner = {tensors([replace(c, then=())])[-1] for call in calls for c in (call, *call.then)[:-1]}
+    return [v for v in tensors(calls) if v not in inner]

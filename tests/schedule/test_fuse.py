@@ -1,0 +1,115 @@
+"""Elementwise calls join the call that makes their operand: where that may be, and only there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from edgec.emit.c import segment_source
+from edgec.ir import Builder, Graph, TensorType, Value, interp
+from edgec.ops.binary import Add
+from edgec.ops.conv import Conv2D, DepthwiseConv2D
+from edgec.ops.prelu import PRelu
+from edgec.ops.unary import HardSwish, Relu
+from edgec.schedule.cores import PLAIN, core
+from edgec.schedule.steps import schedule
+from tests.harness import assert_agree, random_inputs
+from tests.schedule.segments import BUILDS, run_on
+
+CHANNELS = 16
+IMAGE = TensorType((1, 6, 7, CHANNELS))
+
+
+def _weights(b: Builder, *shape: int) -> Value:
+    return b.const(np.random.default_rng(sum(shape)).normal(size=shape).astype(np.float32), "w")
+
+
+def _conv(b: Builder, x: Value, name: str) -> Value:
+    return b.add(Conv2D(), [x, _weights(b, CHANNELS, 1, 1, CHANNELS)], name)
+
+
+def _depthwise(b: Builder, x: Value, name: str) -> Value:
+    return b.add(DepthwiseConv2D((1, 1), (1, 1, 1, 1)), [x, _weights(b, 1, 3, 3, CHANNELS)], name)
+
+
+def _add(b: Builder, one: Value, two: Value, name: str) -> Value:
+    return b.add(Add(), [one, two], name)
+
+
+def _residual(b: Builder, x: Value) -> list[Value]:
+    """A block with a residual, PReLU and hard-swish."""
+    y = b.add(PRelu(), [_depthwise(b, x, "dw"), _weights(b, CHANNELS)], "prelu")
+    y = b.add(PRelu(), [_add(b, x, _conv(b, y, "conv"), "add"), _weights(b, CHANNELS)], "prelu2")
+    return [b.add(HardSwish(), [_depthwise(b, y, "dw2")], "swish")]
+
+
+def _branches(b: Builder, x: Value) -> list[Value]:
+    """A sum of two branches, of which the earlier waits for the later: that one takes the sum."""
+    left = _conv(b, x, "left")
+    right = _conv(b, b.add(Relu(), [_depthwise(b, x, "dw")], "relu"), "right")
+    return [b.add(Relu(), [_add(b, left, right, "add")], "relu_of_sum")]
+
+
+def _later(b: Builder, x: Value) -> list[Value]:
+    """A sum with what another kind of op makes later: the convolution waits for it."""
+    left = _conv(b, x, "left")
+    return [_add(b, left, b.add(Relu(), [x], "right"), "add")]
+
+
+def _read_twice(b: Builder, x: Value) -> list[Value]:
+    """Results that others read too, or that the graph returns, stay."""
+    y, out = _conv(b, x, "y"), _conv(b, x, "out")
+    return [b.add(HardSwish(), [y], "swish"), b.add(Relu(), [y], "relu"), b.add(HardSwish(), [out], "swish2"), out]
+
+
+def _itself(b: Builder, x: Value) -> list[Value]:
+    """Twice a result is no residual."""
+    y = _conv(b, x, "y")
+    return [_add(b, y, y, "twice")]
+
+
+WANTED: dict[Callable[[Builder, Value], list[Value]], list[str]] = {
+    _residual: ["depthwise_conv2d prelu", "conv2d add prelu", "depthwise_conv2d hard_swish"],
+    _branches: ["conv2d", "depthwise_conv2d relu", "conv2d add relu"],
+    _later: ["relu", "conv2d add"],
+    _read_twice: ["conv2d", "conv2d", "hard_swish", "relu", "hard_swish"],
+    _itself: ["conv2d", "add"],
+}
+
+
+def _graph(build: Callable[[Builder, Value], list[Value]]) -> Graph:
+    b = Builder("g")
+    b.graph.outputs = build(b, b.input("x", IMAGE))
+    return b.graph
+
+
+@pytest.mark.parametrize("build", WANTED)
+def test_calls_join_the_maker_of_their_operand(build: Callable[[Builder, Value], list[Value]]) -> None:
+    graph = _graph(build)
+    steps = schedule(graph, core("cortex_a76")).steps
+    assert [" ".join(graph.ops[i].kind for i in step.ops) for step in steps] == WANTED[build]
+    assert [step.at for step in steps] == sorted({step.at for step in steps})
+    assert all(len(step.ops) == 1 for step in schedule(graph, PLAIN).steps), "plain kernels join nothing"
+
+
+def test_what_is_joined_takes_no_memory_and_keeps_its_mark() -> None:
+    graph = _graph(_residual)
+    plain, fused = segment_source(graph, "s"), segment_source(graph, "s", core("cortex_a76"))
+    assert fused.functions == plain.functions
+    assert fused.calls == plain.calls
+    assert fused.plan.lower_bound <= plain.plan.lower_bound
+    names = {graph.ops[i].output.name for i in (0, 2, 3)}
+    assert names & set(plain.plan.offsets) == names
+    assert not names & set(fused.plan.offsets)
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.arm if "cortex" in n else pytest.mark.cc) for n in BUILDS]
+)
+def test_fused_code_computes_what_the_graph_means(name: str) -> None:
+    graphs = [_graph(build) for build in WANTED]
+    inputs = [random_inputs(g, i) for i, g in enumerate(graphs)]
+    for graph, given, got in zip(graphs, inputs, run_on(name, graphs, inputs), strict=True):
+        assert_agree(got, interp(graph, given))
