@@ -26,6 +26,12 @@ NO_REFERENCE = {
 """Ops for which LiteRT's builtin kernel is the law, and why."""
 
 
+def has(feature: str) -> bool:
+    """Whether this processor has a feature, as Linux names it; no where it is unknown."""
+    path = Path("/proc/cpuinfo")
+    return path.exists() and feature in path.read_text().split()
+
+
 def random_array(t: TensorType, rng: np.random.Generator) -> Array:
     """Random data of a type: normal floats, all integers of the quantized range, small biases and indices."""
     if t.dtype in ("float32", "float16"):
