@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ from tests.harness import has
 
 NUMBERS = ("n", "ih", "iw", "ic", "oh", "ow", "oc", "kh", "kw", "sh", "sw", "dh", "dw", "pt", "pl", "group_ic")
 ENTRIES = ("nine", "any")
-SLIDES = ("k3s1", "k3s2", "k3s1p", "k3s2p")
+SLIDES = tuple(f"k3{windows}{how}" for windows in ("s1", "s2", "flat") for how in ("", "p", "z", "zp"))
 LAW = """#include "ek_conv2d.h"
 EK_API void law(const void *x, const void *w, const void *b, void *y, const void *p, const void *q) {
     ek_dwconv2d_s8(x, w, b, y, p, q);
@@ -40,9 +41,13 @@ class Layer:
     shape: tuple[int, ...]
 
 
+def _one(rng: np.random.Generator, *options: int) -> int:
+    return int(rng.choice(options))
+
+
 def layer(rng: np.random.Generator) -> Layer:
     """Strides, dilations, pads, narrow and wide images, extremes of zero points, shifts, sums and dead channels."""
-    one = lambda *options: int(rng.choice(options))  # noqa: E731
+    one = partial(_one, rng)
     c = one(1, 2, 3, 8, 16, 24, 32, 48, 64, 72, 96, 130)
     kh, kw = [(3, 3), (3, 3), (3, 3), (5, 5), (1, 3), (2, 2), (7, 1)][one(*range(7))]
     sh = sw = one(1, 1, 2, 3)

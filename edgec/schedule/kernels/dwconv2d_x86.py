@@ -90,7 +90,7 @@ def _apply(call: KernelCall, isa: Isa) -> KernelCall:
     found = _tables(call, isa)
     assert found is not None
     weights, fast = found
-    slide = _slides(p, weights, isa)
+    slide = _slides(p, isa)
     taps = _columns(weights) if slide else weights
     c = p.number("oc")
     flat = p.number("sw") == 1 and c < isa.unit and isa.unit % c == 0
@@ -114,18 +114,16 @@ def _apply(call: KernelCall, isa: Isa) -> KernelCall:
     )  # fmt: skip
     plain = "p" if [q.number(n) for n in ("y_zero", "low", "high")] == [-128, -128, 127] else ""
     nine = "nine" if weights.shape[0] == 9 and sets == 1 else "any"
-    which = f"k3s{p.number('sh')}{plain}" if slide else nine
+    windows = "flat" if flat else f"s{p.number('sh')}"
+    which = f"k3{windows}{'z' if sets > 1 else ''}{plain}" if slide else nine
     name = f"ek_dwconv2d_{which}_s8_{isa.suffix}"
     return KernelCall.of(name, call.operands[0], Table(packed, "w"), call.operands[3], struct, 0, 1)
 
 
-def _slides(p: Struct, weights: Array, isa: Isa) -> bool:
-    """Whether windows are 3x3 as ek_dwconv2d_slide_s8 takes them, and worth it: narrow images are taken flat."""
+def _slides(p: Struct, isa: Isa) -> bool:
+    """Whether windows are 3x3 as ek_dwconv2d_slide_s8 takes them."""
     kernel = [p.number(n) for n in ("kh", "kw", "dh", "dw")] == [3, 3, 1, 1]
-    stride, c = p.number("sh"), p.number("oc")
-    flat = stride == 1 and c < isa.unit and isa.unit % c == 0
-    fits = bool(weights.min() >= -128 and weights.max() <= 127)
-    return isa.slides and kernel and stride == p.number("sw") and stride in (1, 2) and fits and not flat
+    return isa.slides and kernel and p.number("sh") == p.number("sw") in (1, 2)
 
 
 def _columns(w: Array) -> Array:

@@ -91,8 +91,26 @@ EK_KERNEL void ek_dw_column_vnni(__m512i *v, const ek_dw_rows_s8_t *r, int ix, i
         v[0] = v[1] = v[2] = v[3] = _mm512_xor_si512(_mm512_set1_epi8(*p->zeros), _mm512_set1_epi8(-128));
     }
 }
+enum { EK_DW_PLAIN = 1, EK_DW_SETS = 2 }; /* as ek_dw_store_vnni has it; weights are sums of several bytes */
+
+/* The results of windows whose columns are k. */
+EK_KERNEL void ek_dw_windows_vnni(__m512i k[3][4], const ek_dw_rows_s8_t *r, ptrdiff_t at, const unsigned char *w,
+                                  __mmask64 some, const ek_dw_taps_s8_t *p, const int rows, const int how) {
+    const int sets = how & EK_DW_SETS ? p->sets : 1;
+    EK_UNROLL for (int row = rows - 1; row >= 0; row--) {
+        const unsigned char *weights = w + 1536 + 768 * sets * row;
+        __m512i sum[4];
+        EK_UNROLL for (int j = 0; j < 4; j++) sum[j] = _mm512_load_si512(w + 64 * j);
+        EK_UNROLL for (int i = 0; i < 3; i++)
+            for (int s = 0; s < sets; s++, weights += 256)
+                EK_UNROLL for (int j = 0; j < 4; j++)
+                    sum[j] = _mm512_dpbusd_epi32(sum[j], k[i][j], _mm512_load_si512(weights + 64 * j));
+        ek_dw_store_vnni(r->y[row] + at, sum, w, some, p, how & EK_DW_PLAIN);
+    }
+}
 EK_KERNEL void ek_dw_slide_vnni(const ek_dw_rows_s8_t *r, const unsigned char *w, const ek_dw_taps_s8_t *p,
-                                const int stride, const int rows, const int plain) {
+                                const int stride, const int how) {
+    const int rows = 3 - stride;
     for (int at = 0; at < p->c; at += 64, w += p->step) {
         const __mmask64 some = p->c - at < 64 ? (1ull << (p->c - at)) - 1 : ~0ull;
         __m512i k[3][4];
@@ -100,33 +118,49 @@ EK_KERNEL void ek_dw_slide_vnni(const ek_dw_rows_s8_t *r, const unsigned char *w
         for (int ox = 0; ox < p->ow; ox++) {
             const int ix = ox * stride - p->pl;
             EK_UNROLL for (int i = 3 - stride; i < 3; i++) ek_dw_column_vnni(k[i], r, ix + i, at, some, p, rows);
-            EK_UNROLL for (int row = rows - 1; row >= 0; row--) {
-                const unsigned char *weights = w + 1536 + 768 * row;
-                __m512i sum[4];
-                EK_UNROLL for (int j = 0; j < 4; j++) sum[j] = _mm512_load_si512(w + 64 * j);
-                EK_UNROLL for (int i = 0; i < 3; i++)
-                    EK_UNROLL for (int j = 0; j < 4; j++)
-                        sum[j] = _mm512_dpbusd_epi32(sum[j], k[i][j], _mm512_load_si512(weights + 64 * (4 * i + j)));
-                ek_dw_store_vnni(r->y[row] + (ptrdiff_t)ox * p->c + at, sum, w, some, p, plain);
-            }
+            ek_dw_windows_vnni(k, r, (ptrdiff_t)ox * p->c + at, w, some, p, rows, how);
             EK_UNROLL for (int i = 0; i < 3 - stride; i++)
                 EK_UNROLL for (int j = 0; j < 4; j++) k[i][j] = k[i + stride][j];
         }
     }
 }
+/* The same for images so narrow that a unit has several pixels: stride 1, columns are loaded for each unit. */
+EK_KERNEL void ek_dw_flat_vnni(const ek_dw_rows_s8_t *r, const unsigned char *w, const ek_dw_taps_s8_t *p,
+                               const int how) {
+    const int inside = p->iw - 2 + p->pl, pixels = 64 / p->c;
+    for (int ox = 0, count; ox < p->ow; ox += count) {
+        const int ix = ox - p->pl;
+        count = ix >= 0 && ox < inside ? EK_MIN(EK_MIN(p->ow, inside) - ox, pixels) : 1;
+        const __mmask64 some = ~0ull >> (64 - count * p->c);
+        __m512i k[3][4];
+        EK_UNROLL for (int i = 0; i < 3; i++) ek_dw_column_vnni(k[i], r, ix + i, 0, some, p, 2);
+        ek_dw_windows_vnni(k, r, (ptrdiff_t)ox * p->c, w, some, p, 2, how);
+    }
+}
 
-/* The functions for a stride. */
-#define EK_DW_SLIDE_VNNI(NAME, SLIDE, stride, plain)                                                             \
-    EK_SHARED void SLIDE(const ek_dw_rows_s8_t *r, const unsigned char *w, const ek_dw_taps_s8_t *p) {           \
-        ek_dw_slide_vnni(r, w, p, stride, 3 - stride, plain);                                                    \
+/* The functions for rows of windows, `at_once` of them. */
+#define EK_DW_ROWS_VNNI(NAME, ROWS, at_once, CALL)                                                               \
+    EK_SHARED void ROWS(const ek_dw_rows_s8_t *r, const unsigned char *w, const ek_dw_taps_s8_t *p) {            \
+        CALL;                                                                                                    \
     }                                                                                                            \
     EK_KERNEL void NAME(const int8_t *x, const unsigned char *w, int8_t *y, const ek_dw_taps_s8_t *p, int part,  \
                         int parts) {                                                                             \
-        ek_dwconv2d_slide_s8(x, w, y, p, SLIDE, 3 - stride, part, parts);                                        \
+        ek_dwconv2d_slide_s8(x, w, y, p, ROWS, at_once, part, parts);                                            \
     }
-EK_DW_SLIDE_VNNI(ek_dwconv2d_k3s1_s8_vnni, ek_dw_slide_k3s1_s8_vnni, 1, 0)
-EK_DW_SLIDE_VNNI(ek_dwconv2d_k3s2_s8_vnni, ek_dw_slide_k3s2_s8_vnni, 2, 0)
-EK_DW_SLIDE_VNNI(ek_dwconv2d_k3s1p_s8_vnni, ek_dw_slide_k3s1p_s8_vnni, 1, 1)
-EK_DW_SLIDE_VNNI(ek_dwconv2d_k3s2p_s8_vnni, ek_dw_slide_k3s2p_s8_vnni, 2, 1)
+EK_DW_ROWS_VNNI(ek_dwconv2d_k3s1_s8_vnni, ek_dw_k3s1_s8_vnni, 2, ek_dw_slide_vnni(r, w, p, 1, 0))
+EK_DW_ROWS_VNNI(ek_dwconv2d_k3s2_s8_vnni, ek_dw_k3s2_s8_vnni, 1, ek_dw_slide_vnni(r, w, p, 2, 0))
+EK_DW_ROWS_VNNI(ek_dwconv2d_k3flat_s8_vnni, ek_dw_k3flat_s8_vnni, 2, ek_dw_flat_vnni(r, w, p, 0))
+EK_DW_ROWS_VNNI(ek_dwconv2d_k3s1p_s8_vnni, ek_dw_k3s1p_s8_vnni, 2, ek_dw_slide_vnni(r, w, p, 1, EK_DW_PLAIN))
+EK_DW_ROWS_VNNI(ek_dwconv2d_k3s2p_s8_vnni, ek_dw_k3s2p_s8_vnni, 1, ek_dw_slide_vnni(r, w, p, 2, EK_DW_PLAIN))
+EK_DW_ROWS_VNNI(ek_dwconv2d_k3flatp_s8_vnni, ek_dw_k3flatp_s8_vnni, 2, ek_dw_flat_vnni(r, w, p, EK_DW_PLAIN))
+EK_DW_ROWS_VNNI(ek_dwconv2d_k3s1z_s8_vnni, ek_dw_k3s1z_s8_vnni, 2, ek_dw_slide_vnni(r, w, p, 1, EK_DW_SETS))
+EK_DW_ROWS_VNNI(ek_dwconv2d_k3s2z_s8_vnni, ek_dw_k3s2z_s8_vnni, 1, ek_dw_slide_vnni(r, w, p, 2, EK_DW_SETS))
+EK_DW_ROWS_VNNI(ek_dwconv2d_k3flatz_s8_vnni, ek_dw_k3flatz_s8_vnni, 2, ek_dw_flat_vnni(r, w, p, EK_DW_SETS))
+EK_DW_ROWS_VNNI(ek_dwconv2d_k3s1zp_s8_vnni, ek_dw_k3s1zp_s8_vnni, 2,
+                ek_dw_slide_vnni(r, w, p, 1, EK_DW_PLAIN | EK_DW_SETS))
+EK_DW_ROWS_VNNI(ek_dwconv2d_k3s2zp_s8_vnni, ek_dw_k3s2zp_s8_vnni, 1,
+                ek_dw_slide_vnni(r, w, p, 2, EK_DW_PLAIN | EK_DW_SETS))
+EK_DW_ROWS_VNNI(ek_dwconv2d_k3flatzp_s8_vnni, ek_dw_k3flatzp_s8_vnni, 2,
+                ek_dw_flat_vnni(r, w, p, EK_DW_PLAIN | EK_DW_SETS))
 
 #endif
