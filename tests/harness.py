@@ -12,6 +12,7 @@ import numpy as np
 from edgec.emit.c import CSRC, CSource, segment_source
 from edgec.emit.tflite import write_tflite
 from edgec.ir import Array, Builder, Graph, Sample, TensorType
+from edgec.schedule.cores import PLAIN, Core
 from edgec.toolchain.cc import Compiler
 
 FLOAT_TOLERANCE = 1e-5
@@ -68,9 +69,11 @@ def random_inputs(graph: Graph, seed: int = 1) -> dict[str, Array]:
     return {v.name: random_array(v.type, rng) for v in graph.inputs}
 
 
-def run_c(graph: Graph, inputs: Mapping[str, Array], compiler: Compiler | None = None) -> dict[str, Array]:
+def run_c(
+    graph: Graph, inputs: Mapping[str, Array], compiler: Compiler | None = None, core: Core = PLAIN
+) -> dict[str, Array]:
     """Compile the graph's C and run it in this process."""
-    source = segment_source(graph, "seg")
+    source = segment_source(graph, "seg", core)
     with tempfile.TemporaryDirectory() as tmp:
         build_library(source.text, Path(tmp), compiler or Compiler.native("gcc"))
         return run_segment(Path(tmp) / LIBRARY, source, graph, inputs)

@@ -106,7 +106,7 @@ class Case:
     left_out: dict[str, str]
 
 
-def prepare(name: str, entries: dict[str, Any]) -> Case:
+def prepare(name: str, entries: dict[str, Any], threads: int) -> Case:
     """Compiles the bundle, looks for the twin."""
     files: dict[str, list[tuple[Path, Path]]] = {engine: [] for engine in ENGINES}
     left_out = dict[str, str]()
@@ -116,9 +116,10 @@ def prepare(name: str, entries: dict[str, Any]) -> Case:
         for engine in ("litert" if path.suffix == ".tflite" else "onnxruntime", "openvino"):
             files[engine].append((path, data))
         if one == name:
-            files["edgec"].append((WORK / f"{name}.edgec", data))
+            bundle = WORK / f"{name}-{threads}.edgec"
+            files["edgec"].append((bundle, data))
             try:
-                _compile(path, WORK / f"{name}.edgec")
+                _compile(path, bundle, threads)
             except RuntimeError as e:
                 left_out["edgec"] = str(e)
     left_out |= {engine: "there is no file of it that this engine reads" for engine in ENGINES if not files[engine]}
@@ -139,20 +140,10 @@ def _run(*command: str) -> None:
         raise RuntimeError(" ".join(done.stderr.split())[:300])
 
 
-def _compile(model: Path, bundle: Path) -> None:
-    _run(
-        sys.executable,
-        "-m",
-        "edgec",
-        "compile",
-        str(model),
-        "--target",
-        "host",
-        "--allow-float",
-        "-o",
-        str(bundle),
-        "-q",
-    )
+def _compile(model: Path, bundle: Path, threads: int) -> None:
+    options = [] if threads == 1 else ["--threads", str(threads)]
+    command = ("compile", str(model), "--target", "host", "--allow-float", "-o", str(bundle), "-q", *options)
+    _run(sys.executable, "-m", "edgec", *command)
 
 
 # ---- measuring ------------------------------------------------------------------------------------------------------
@@ -252,13 +243,20 @@ def _likeness(a: Any, b: Any) -> float:
 # ---- printing -------------------------------------------------------------------------------------------------------
 
 
-def table(rows: Sequence[Row]) -> Iterator[str]:
-    """Markdown of one level and thread count. Ratios above 1: edgec is faster."""
+def header() -> Iterator[str]:
+    """Of a table: Markdown."""
     yield "| model | " + " | ".join(f"{p} ms" for p in PEERS) + " | edgec ms | x LiteRT | x best |"
     yield "|---" * (len(PEERS) + 4) + "|"
-    for row in rows:
-        cells = [_ms(row, e) for e in (*PEERS, "edgec")]
-        yield f"| {row.model} | " + " | ".join([*cells, _times(row.ratio("litert")), _times(row.best)]) + " |"
+
+
+def line(row: Row) -> str:
+    """One model. Ratios above 1: edgec is faster."""
+    cells = [_ms(row, e) for e in (*PEERS, "edgec")]
+    return f"| {row.model} | " + " | ".join([*cells, _times(row.ratio("litert")), _times(row.best)]) + " |"
+
+
+def means(rows: Sequence[Row]) -> Iterator[str]:
+    """Geometric means, of those models that both engines run."""
     for kind in ("int8", "float"):
         some = [r for r in rows if r.kind == kind]
         if some:
@@ -279,6 +277,19 @@ def _mean(ratios: Iterable[float]) -> float:
     return statistics.geometric_mean(known) if known else math.nan
 
 
+def measure_all(levels: Sequence[str], cases: dict[int, list[Case]], rounds: int, seconds: float) -> Iterator[Row]:
+    """Every model at every level with every number of threads, printed as they come."""
+    for level in levels:
+        for threads, some in cases.items():
+            print(f"\n{level}, {threads} thread{'s' * (threads > 1)}\n", *header(), sep="\n", flush=True)
+            rows = []
+            for case in some:
+                rows.append(measure(case, level, threads, rounds, seconds))
+                print(line(rows[-1]), flush=True)
+            print(*means(rows), sep="\n", flush=True)
+            yield from rows
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", default=",".join(MODELS))
@@ -289,27 +300,17 @@ def main() -> int:
     o = parser.parse_args()
     if not (SHARED / "models").is_dir():
         sys.exit(f"no data folder at {SHARED} (set EDGEC_SHARED)")
+    levels = o.levels.split(",")
+    if levels != ["all"] and "cpuid_fault" not in Path("/proc/cpuinfo").read_text().split():
+        sys.exit("this processor cannot hide instructions (no cpuid_fault in /proc/cpuinfo): give --levels all")
     entries = {m["name"]: m for m in json.loads((SHARED / "models" / "index.json").read_text())}
     WORK.mkdir(parents=True, exist_ok=True)
-    _run(
-        "cc",
-        "-O2",
-        "-shared",
-        "-fPIC",
-        str(Path(__file__).with_name("cpu_level.c")),
-        "-o",
-        str(WORK / "cpu_level.so"),
-        "-ldl",
-    )
-    cases = [prepare(name, entries) for name in o.models.split(",")]
+    shim = Path(__file__).with_name("cpu_level.c")
+    _run("cc", "-O2", "-shared", "-fPIC", str(shim), "-o", str(WORK / "cpu_level.so"), "-ldl")
+    counts = [int(n) for n in o.threads.split(",")]
+    cases = {n: [prepare(name, entries, n) for name in o.models.split(",")] for n in counts}
     print(", ".join(f"{p} {version(PACKAGES[p])}" for p in PEERS), flush=True)
-    rows = list[Row]()
-    for level in o.levels.split(","):
-        for threads in map(int, o.threads.split(",")):
-            print(f"\n{level}, {threads} thread{'s' * (threads > 1)}\n", flush=True)
-            some = [measure(case, level, threads, o.rounds, o.seconds) for case in cases]
-            print("\n".join(table(some)), flush=True)
-            rows += some
+    rows = list(measure_all(levels, cases, o.rounds, o.seconds))
     for text in dict.fromkeys(f"- {r.model}, {e}: {why}" for r in rows for e, why in r.left_out.items()):
         print(text)
     path = ROOT / "build" / "bench-host.json"
