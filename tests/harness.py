@@ -27,6 +27,16 @@ NO_REFERENCE = {
 """Ops for which LiteRT's builtin kernel is the law, and why."""
 
 
+X86 = {
+    "x86_64_v3": ("avx2", ["-mavx2"]),
+    "x86_64_v4_vnni": (
+        "avx512_vnni",
+        ["-mavx2", "-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512vnni"],
+    ),
+}
+"""Cores of this machine: what Linux calls the last of their features, and what gcc must be told."""
+
+
 def has(feature: str) -> bool:
     """Whether this processor has a feature, as Linux names it; no where it is unknown."""
     path = Path("/proc/cpuinfo")

@@ -6,25 +6,19 @@ import numpy as np
 import pytest
 
 from edgec.emit.c import segment_source
-from edgec.ir import Builder, Graph, interp
+from edgec.ir import Builder, Graph, Value, interp
 from edgec.ops.conv import Conv2D, DepthwiseConv2D
 from edgec.ops.matmul import FullyConnected
 from edgec.ops.transpose_conv import TransposeConv2D
 from edgec.schedule.cores import core
 from edgec.toolchain.cc import Compiler
-from tests.harness import assert_agree, has, random_array, random_inputs, run_c
-
-FLAGS = {
-    "x86_64_v3": ("-mavx2",),
-    "x86_64_v4_vnni": ("-mavx2", "-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512vnni"),
-}
-NEEDS = {"x86_64_v3": "avx2", "x86_64_v4_vnni": "avx512_vnni"}
+from tests.harness import X86, assert_agree, has, random_array, random_inputs, run_c
 
 
 def samples_graph() -> Graph:
     """Every int8 sample of the ops, side by side."""
 
-    rng, build, outputs, inputs = np.random.default_rng(5), Builder("samples"), [], 0
+    rng, build, outputs, inputs = np.random.default_rng(5), Builder("samples"), list[Value](), 0
     for op in (Conv2D, DepthwiseConv2D, TransposeConv2D, FullyConnected):
         for sample in op.samples():
             if sample.args[0].type.dtype != "int8":
@@ -46,10 +40,11 @@ def samples_graph() -> Graph:
 
 
 @pytest.mark.cc
-@pytest.mark.parametrize("name", FLAGS)
+@pytest.mark.parametrize("name", X86)
 def test_samples(name: str) -> None:
-    if not has(NEEDS[name]):
-        pytest.skip(f"this processor has no {NEEDS[name]}")
+    feature, flags = X86[name]
+    if not has(feature):
+        pytest.skip(f"this processor has no {feature}")
     graph = samples_graph()
     inputs = random_inputs(graph)
     text = segment_source(graph, "seg", core(name)).text
@@ -57,5 +52,5 @@ def test_samples(name: str) -> None:
         kernel for kernel in ("conv2d", "dwconv2d", "transpose_conv2d", "fully_connected") if f"ek_{kernel}_s8(" in text
     }
     assert not plain
-    gcc = Compiler((*Compiler.native("gcc").command, *FLAGS[name]))
+    gcc = Compiler((*Compiler.native("gcc").command, *flags))
     assert_agree(run_c(graph, inputs, gcc, core(name)), interp(graph, inputs))

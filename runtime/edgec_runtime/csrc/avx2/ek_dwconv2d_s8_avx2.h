@@ -12,12 +12,12 @@
 EK_KERNEL __m128i ek_dw_unit_s8_avx2(const int8_t *const *taps, ptrdiff_t at, const unsigned char *w,
                                      const ek_dw_taps_s8_t *p, const int groups) {
     const __m256i *q = (const void *)w, *k = q + 8;
-    __m256i sum[2] = {_mm256_load_si256(q), _mm256_load_si256(q + 1)};
+    __m256i sum[2] = {_mm256_loadu_si256(q), _mm256_loadu_si256(q + 1)};
     for (int g = 0; g < groups; g++, k += 2) {
         const __m256i a = _mm256_cvtepi8_epi16(_mm_loadu_si128((const void *)(taps[2 * g] + at)));
         const __m256i b = _mm256_cvtepi8_epi16(_mm_loadu_si128((const void *)(taps[2 * g + 1] + at)));
-        sum[0] = _mm256_add_epi32(sum[0], _mm256_madd_epi16(_mm256_unpacklo_epi16(a, b), _mm256_load_si256(k)));
-        sum[1] = _mm256_add_epi32(sum[1], _mm256_madd_epi16(_mm256_unpackhi_epi16(a, b), _mm256_load_si256(k + 1)));
+        sum[0] = _mm256_add_epi32(sum[0], _mm256_madd_epi16(_mm256_unpacklo_epi16(a, b), _mm256_loadu_si256(k)));
+        sum[1] = _mm256_add_epi32(sum[1], _mm256_madd_epi16(_mm256_unpackhi_epi16(a, b), _mm256_loadu_si256(k + 1)));
     }
     EK_UNROLL for (int j = 0; j < 2; j++) {
         const int32_t *c = (const void *)(q + 2 + j);

@@ -28,8 +28,8 @@ EK_KERNEL void ek_dw_store_vnni(int8_t *y, __m512i *sum, const unsigned char *un
     EK_UNROLL for (int j = 0; j < 4; j++) {
         const unsigned char *q = unit + 256 + 64 * j;
         const ek_requant_vnni_t c = {
-            _mm512_load_si512(q), _mm512_loadu_si512(q + 4), _mm512_load_si512(q + 256),
-            _mm512_load_si512(q + 512), _mm512_load_si512(q + 768), _mm512_load_si512(q + 1024),
+            _mm512_loadu_si512(q), _mm512_loadu_si512(q + 4), _mm512_loadu_si512(q + 256),
+            _mm512_loadu_si512(q + 512), _mm512_loadu_si512(q + 768), _mm512_loadu_si512(q + 1024),
         };
         sum[j] = ek_requant_vnni(sum[j], c, plain);
     }
@@ -45,7 +45,7 @@ EK_KERNEL void ek_dw_run_s8_vnni(const int8_t *const *taps, const unsigned char 
         const __mmask64 some = width - at < 64 ? (1ull << (width - at)) - 1 : ~0ull;
         const unsigned char *k = w + 1536;
         __m512i sum[4], v[4];
-        EK_UNROLL for (int j = 0; j < 4; j++) sum[j] = _mm512_load_si512(w + 64 * j);
+        EK_UNROLL for (int j = 0; j < 4; j++) sum[j] = _mm512_loadu_si512(w + 64 * j);
         for (int g = 0; g < groups; g++) {
             const int8_t *const *t = taps + 4 * g;
             const __m512i x0 = ek_dw_load_vnni(t[0] + at, some), x1 = ek_dw_load_vnni(t[1] + at, some);
@@ -53,7 +53,7 @@ EK_KERNEL void ek_dw_run_s8_vnni(const int8_t *const *taps, const unsigned char 
             ek_dw_zip_vnni(v, x0, x1, x2, x3);
             for (int s = 0; s < sets; s++, k += 256)
                 EK_UNROLL for (int j = 0; j < 4; j++)
-                    sum[j] = _mm512_dpbusd_epi32(sum[j], v[j], _mm512_load_si512(k + 64 * j));
+                    sum[j] = _mm512_dpbusd_epi32(sum[j], v[j], _mm512_loadu_si512(k + 64 * j));
         }
         ek_dw_store_vnni(y + at, sum, w, some, p, 0);
     }
@@ -100,11 +100,11 @@ EK_KERNEL void ek_dw_windows_vnni(__m512i k[3][4], const ek_dw_rows_s8_t *r, ptr
     EK_UNROLL for (int row = rows - 1; row >= 0; row--) {
         const unsigned char *weights = w + 1536 + 768 * sets * row;
         __m512i sum[4];
-        EK_UNROLL for (int j = 0; j < 4; j++) sum[j] = _mm512_load_si512(w + 64 * j);
+        EK_UNROLL for (int j = 0; j < 4; j++) sum[j] = _mm512_loadu_si512(w + 64 * j);
         EK_UNROLL for (int i = 0; i < 3; i++)
             for (int s = 0; s < sets; s++, weights += 256)
                 EK_UNROLL for (int j = 0; j < 4; j++)
-                    sum[j] = _mm512_dpbusd_epi32(sum[j], k[i][j], _mm512_load_si512(weights + 64 * j));
+                    sum[j] = _mm512_dpbusd_epi32(sum[j], k[i][j], _mm512_loadu_si512(weights + 64 * j));
         ek_dw_store_vnni(r->y[row] + at, sum, w, some, p, how & EK_DW_PLAIN);
     }
 }
