@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 FIXTURES := build/venv-fixtures
 
 .PHONY: setup system demo test check lint types fast models-table partition-table stock-table cost-table pipeline-table \
-        bench-arm bench-check bench-peers busy-check onnx-sweep faults docs fixtures clean
+        bench-arm bench-check bench-peers bench-host busy-check onnx-sweep faults docs fixtures clean
 
 setup: system $(STAMP)
 
@@ -70,6 +70,10 @@ bench-check: setup
 # edgec's way of measuring beside TFLite's own benchmark tool, on the same files with the same engine
 bench-peers: setup
 	$(BIN)/python -m tests.tables.bench_peers $(ARGS)
+
+# The compiled code beside LiteRT, onnxruntime and OpenVINO (reads ../shared): make bench-host ARGS='--models mnv2_tf2_i8'
+bench-host: setup
+	$(BIN)/python -m tests.tables.bench_host $(ARGS)
 
 # flash, status, doctor and rollback on the whole emulated Pi with two busy loops beside it: make busy-check ARGS='--rounds 5'
 busy-check: setup

@@ -12,6 +12,7 @@ import numpy as np
 from edgec.emit.c import CSRC, CSource, segment_source
 from edgec.emit.tflite import write_tflite
 from edgec.ir import Array, Builder, Graph, Sample, TensorType
+from edgec.schedule.cores import PLAIN, Core
 from edgec.toolchain.cc import Compiler
 
 FLOAT_TOLERANCE = 1e-5
@@ -24,6 +25,22 @@ NO_REFERENCE = {
     "depth_to_space": "it has none for int8",
 }
 """Ops for which LiteRT's builtin kernel is the law, and why."""
+
+
+X86 = {
+    "x86_64_v3": ("avx2", ["-mavx2"]),
+    "x86_64_v4_vnni": (
+        "avx512_vnni",
+        ["-mavx2", "-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512vnni"],
+    ),
+}
+"""Cores of this machine: what Linux calls the last of their features, and what gcc must be told."""
+
+
+def has(feature: str) -> bool:
+    """Whether this processor has a feature, as Linux names it; no where it is unknown."""
+    path = Path("/proc/cpuinfo")
+    return path.exists() and feature in path.read_text().split()
 
 
 def random_array(t: TensorType, rng: np.random.Generator) -> Array:
@@ -62,9 +79,11 @@ def random_inputs(graph: Graph, seed: int = 1) -> dict[str, Array]:
     return {v.name: random_array(v.type, rng) for v in graph.inputs}
 
 
-def run_c(graph: Graph, inputs: Mapping[str, Array], compiler: Compiler | None = None) -> dict[str, Array]:
+def run_c(
+    graph: Graph, inputs: Mapping[str, Array], compiler: Compiler | None = None, core: Core = PLAIN
+) -> dict[str, Array]:
     """Compile the graph's C and run it in this process."""
-    source = segment_source(graph, "seg")
+    source = segment_source(graph, "seg", core)
     with tempfile.TemporaryDirectory() as tmp:
         build_library(source.text, Path(tmp), compiler or Compiler.native("gcc"))
         return run_segment(Path(tmp) / LIBRARY, source, graph, inputs)

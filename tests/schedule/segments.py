@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import struct
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from tests import builds
 DECLARED = re.compile(r"^(?:static const \w+|EK_OP void|    (?=\w+ = \d+,)) ?(\w+)", re.MULTILINE)
 """The names that a generated file has for itself: its constants, functions and offsets."""
 
-ZIG = ("python", "-m", "ziglang", "cc", "-target", "aarch64-linux-musl", "-static", "-fno-sanitize=all")
+ZIG = (sys.executable, "-m", "ziglang", "cc", "-target", "aarch64-linux-musl", "-static", "-fno-sanitize=all")
 BUILDS: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
     "cortex_a53": ((*ZIG, "-mcpu=cortex_a53"), ("qemu-aarch64", "-cpu", "cortex-a53")),
     "cortex_a76": ((*ZIG, "-mcpu=cortex_a76"), ("qemu-aarch64", "-cpu", "cortex-a76")),

@@ -4,6 +4,7 @@ is not its own, on random layers: edges, odd sizes, extremes of zero points, shi
 from __future__ import annotations
 
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -173,7 +174,17 @@ def test_computes_the_law(tmp_path: Path, loops: Loops, on: str) -> None:
     source = tmp_path / "cases.c"
     header = f'#define _GNU_SOURCE\n#include "ek_conv2d.h"\n#include "{loops.suffix}/ek_dwconv2d_s8_{loops.suffix}.h"\n'
     source.write_text(header + program(calls, variant, on, rng))
-    command = ["python", "-m", "ziglang", "cc", "-target", "aarch64-linux-musl", "-static", f"-mcpu={on}", "-std=c11"]
+    command = [
+        sys.executable,
+        "-m",
+        "ziglang",
+        "cc",
+        "-target",
+        "aarch64-linux-musl",
+        "-static",
+        f"-mcpu={on}",
+        "-std=c11",
+    ]
     flags = ["-O2", "-Wall", "-Wextra", "-Werror", f"-I{CSRC}", str(source), "-o", str(tmp_path / "cases")]
     done = subprocess.run([*command, *flags], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]

@@ -18,7 +18,8 @@ from edgec.ops.prelu import PRelu
 from edgec.ops.transpose_conv import TransposeConv2D
 from edgec.ops.unary import HardSwish, Relu
 from edgec.schedule.cores import Core, core
-from edgec.schedule.steps import Step
+from edgec.schedule.fuse import Step
+from edgec.schedule.steps import Scheduled, schedule
 from edgec.schedule.variant import legal
 from tests.harness import assert_agree, random_inputs
 from tests.schedule.segments import BUILDS, run_on
@@ -59,12 +60,14 @@ def _graph(layer: tuple[OpDef, tuple[int, ...], tuple[int, ...], int], chain: st
     return build.graph
 
 
-def _one_step(graph: Graph, on: Core, _root: dict[Value, Value]) -> list[Step]:
+def _one_step(graph: Graph, on: Core) -> Scheduled:
     """The first op with all others in its epilogue."""
     first, *then = (call for op in graph.ops for call in op.spec.calls(op))
     call = replace(first, then=tuple(then))
-    variant, schedule = legal(call, on)[0]
-    return [Step(tuple(range(len(graph.ops))), (variant.apply(call, on, schedule),))]
+    variant, chosen = legal(call, on)[0]
+    ops = tuple(range(len(graph.ops)))
+    step = Step(ops, (variant.apply(call, on, chosen),), ops[-1])
+    return replace(schedule(graph, on), steps=(step,))
 
 
 @pytest.mark.parametrize(

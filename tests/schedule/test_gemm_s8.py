@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,15 +13,19 @@ from edgec.ops.conv import Conv2D
 from edgec.ops.matmul import FullyConnected
 from edgec.ops.transpose_conv import TransposeConv2D
 from edgec.schedule.cores import core
+from edgec.schedule.gemm_s8.avx2 import AVX2
 from edgec.schedule.gemm_s8.dot import DOT
 from edgec.schedule.gemm_s8.neon import NEON
-from edgec.schedule.gemm_s8.panels import Tiles
+from edgec.schedule.gemm_s8.panels import FAST, Requant, Tiles, pack
+from edgec.schedule.gemm_s8.vnni import VNNI
+from edgec.schedule.gemm_s8.windows import Windows
 from edgec.schedule.steps import chosen
-from tests.harness import random_inputs, sample_graph
+from tests.harness import has, random_inputs, sample_graph
 from tests.schedule.gemm_cases import cases
 from tests.schedule.gemm_runner import FINISH, Case, program, run
 
-ZIG = ("python", "-m", "ziglang", "cc", "-target", "aarch64-linux-musl", "-static")
+ZIG = (sys.executable, "-m", "ziglang", "cc", "-target", "aarch64-linux-musl", "-static")
+ZIG_X86 = (sys.executable, "-m", "ziglang", "cc", "-target", "x86_64-linux-musl", "-static")
 A76 = ("qemu-aarch64", "-cpu", "cortex-a76")
 
 
@@ -75,3 +80,24 @@ def test_dot(tmp_path: Path) -> None:
 def test_neon(tmp_path: Path, core: str) -> None:
     emulator = ("qemu-aarch64", "-cpu", f"cortex-{core}")
     check(NEON, "neon/ek_gemm_s8_neon.h", (*ZIG, f"-mcpu=cortex_{core}"), emulator, tmp_path)
+
+
+@pytest.mark.cc
+@pytest.mark.skipif(not has("avx512_vnni"), reason="this processor has no AVX-512 VNNI")
+def test_vnni(tmp_path: Path) -> None:
+    check(VNNI, "vnni/ek_gemm_s8_vnni.h", (*ZIG_X86, "-mcpu=x86_64_v4+avx512vnni"), (), tmp_path)
+
+
+@pytest.mark.cc
+@pytest.mark.skipif(not has("avx2"), reason="this processor has no AVX2")
+def test_avx2(tmp_path: Path) -> None:
+    check(AVX2, "avx2/ek_gemm_s8_avx2.h", (*ZIG_X86, "-mcpu=x86_64_v3"), (), tmp_path)
+
+
+def test_a_channel_that_no_input_changes_leaves_the_others_the_fast_way() -> None:
+    """One whose bias of 2^30 drowns its sums: vww96_i8 has layers with many of them."""
+    windows, w = Windows(1, 1, 4, 8, 1, 4, 2), np.full((2, 1, 1, 8), 3, np.int8)
+    q = Requant(-128, 0, -128, -128, 127, np.array([1 << 30, 1 << 30]), np.array([-7, -27]))
+    bias = np.array([100, -(1 << 30)])
+    for tiles in (DOT, VNNI, AVX2):
+        assert pack(windows, w, bias, q, tiles, tiles.tiles[-1]).finish == FAST

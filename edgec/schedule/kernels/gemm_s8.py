@@ -9,23 +9,26 @@ import numpy as np
 
 from edgec.ir import Array, KernelCall, Pointer, Scratch, Struct, Table
 from edgec.schedule.cores import Core
+from edgec.schedule.gemm_s8.avx2 import AVX2
 from edgec.schedule.gemm_s8.dot import DOT
 from edgec.schedule.gemm_s8.neon import NEON
 from edgec.schedule.gemm_s8.panels import Requant, Tiles, pack
+from edgec.schedule.gemm_s8.vnni import VNNI
 from edgec.schedule.gemm_s8.walk import STACK, Walk, parameters, walks
 from edgec.schedule.gemm_s8.windows import Windows
 from edgec.schedule.variant import Schedule, Variant
 
-ISAS = (DOT, NEON)
+ISAS = (DOT, NEON, VNNI, AVX2)
 """Tiles, the preferred first."""
 
 
 def geometry(call: KernelCall) -> Windows:
-    """What a call of ek_conv2d_s8, ek_transpose_conv2d_s8 or ek_fully_connected_s8 goes through."""
+    """What a call of ek_conv2d_s8, ek_transpose_conv2d_s8 or ek_fully_connected_s8 goes through; ek_dwconv2d_s8, which
+    has a group for each input channel, too."""
     if call.kernel == "ek_fully_connected_s8":
         rows, k, o = (x for x in call.operands if isinstance(x, int))
         return Windows(n=1, ih=1, iw=rows, ic=k, oh=1, ow=rows, oc=o)
-    if call.kernel == "ek_conv2d_s8":
+    if call.kernel in ("ek_conv2d_s8", "ek_dwconv2d_s8"):
         return Windows(**_numbers(call.struct("ek_conv2d_t")))
     f = _numbers(call.struct("ek_transpose_conv2d_t"))
     return Windows(phases=(f.pop("sh"), f.pop("sw")), **f)
@@ -63,7 +66,10 @@ def requant(call: KernelCall) -> Requant:
 def _schedules(tiles: Tiles, call: KernelCall, core: Core) -> Sequence[Schedule]:
     if constant(call.operands[1]) is None or constant(call.operands[2]) is None:
         return []
-    return [w.schedule for w in walks(geometry(call), tiles.of(requant(call)), core)]
+    c = geometry(call)
+    if call.kernel == "ek_dwconv2d_s8" and c.oc == c.ic > 1:
+        return []
+    return [w.schedule for w in walks(c, tiles.of(requant(call)), core)]
 
 
 def _apply(tiles: Tiles, call: KernelCall, schedule: Schedule) -> KernelCall:
@@ -91,5 +97,7 @@ def _variant(of: str, tiles: Tiles) -> Variant:
 
 
 VARIANTS = [
-    _variant(of, tiles) for tiles in ISAS for of in ("ek_conv2d_s8", "ek_transpose_conv2d_s8", "ek_fully_connected_s8")
+    _variant(of, tiles)
+    for tiles in ISAS
+    for of in ("ek_conv2d_s8", "ek_dwconv2d_s8", "ek_transpose_conv2d_s8", "ek_fully_connected_s8")
 ]

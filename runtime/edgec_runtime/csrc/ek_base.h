@@ -23,11 +23,13 @@
 #else
 #define EK_OP static __attribute__((noipa))
 #endif
-/* Before a loop of few steps, all of them known: written out. */
+/* Before a loop of few steps, all of them known: written out; before one of many: not. */
 #if defined(__clang__)
 #define EK_UNROLL _Pragma("clang loop unroll(full)")
+#define EK_NO_UNROLL _Pragma("clang loop unroll(disable)")
 #else
 #define EK_UNROLL _Pragma("GCC unroll 16")
+#define EK_NO_UNROLL _Pragma("GCC unroll 1")
 #endif
 #define EK_ARENA static __attribute__((aligned(64))) unsigned char
 #define EK_API __attribute__((visibility("default")))
