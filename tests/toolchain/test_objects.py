@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -13,8 +14,11 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from edgec_devices.boards import Board
 from edgec_runtime import EdgecError
 
+import edgec
+from edgec.drive.compile import compilers_for
 from edgec.emit.c import CSRC
 from edgec.errors import InternalError
 from edgec.toolchain import build as building
@@ -23,6 +27,8 @@ from edgec.toolchain.cc import Compiler
 from edgec.toolchain.store import Store
 
 pytestmark = pytest.mark.cc
+
+DIGITS = Path(__file__).parents[2] / "fixtures" / "digits" / "digits.onnx"
 
 SEGMENT = """#include "ek_model.h"
 #include "ek_base.h"
@@ -255,3 +261,28 @@ def test_an_interrupted_compile_leaves_nothing_wrong(counted: Counted, tmp_path:
     first = made(counted, sources())
     shutil.rmtree(tmp_path / "cache")
     assert made(counted, sources()) == first
+
+
+@pytest.mark.slow
+def test_a_second_compile_of_a_model_costs_no_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For all targets of a board; the bundles are equal."""
+    monkeypatch.setenv("EDGEC_CACHE", str(tmp_path / "cache"))
+    bundles, spent = [], []
+    for name in ("first.edgec", "second.edgec"):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        edgec.compile(DIGITS, "pi4", tmp_path / name)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        spent.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+        bundles.append((tmp_path / name).read_bytes())
+    assert bundles[0] == bundles[1]
+    assert spent[0] > 0.5
+    assert spent[1] < 0.1
+
+
+def test_boards_share_the_c_library_that_zig_builds() -> None:
+    """Those of a Raspberry Pi 3, 4 and 5 are linked for one core; what is in them is compiled for each."""
+    made = [compilers_for(Board.load(name), None) for name in ("pi3", "pi4", "pi5")]
+    for target in ("linux-aarch64", "linux-armv7"):
+        assert len({one[target].library for one in made}) == 1
+        assert len({one[target].program for one in made}) == 1
+        assert len({one[target].objects for one in made}) == 3
