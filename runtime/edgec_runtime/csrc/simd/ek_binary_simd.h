@@ -32,60 +32,80 @@ EK_KERNEL void ek_walk_on(ek_walk_t *w, const ek_nd_t *nd) {
     }
 }
 
-/* For each row of bytes: vectors of the inputs u and v, STATEMENT to make w of them. An input that stands still along
+enum { EK_REPEATED = 512 }; /* elements of several short rows */
+
+/* An input that is the same for every row, as often as rows are taken for one. */
+EK_KERNEL const void *ek_repeat(void *to, const void *row, int bytes, int times) {
+    for (int i = 0; i < times; i++) memcpy((char *)to + i * bytes, row, (size_t)bytes);
+    return to;
+}
+
+/* For each row of elements: vectors of the inputs u and v, STATEMENT to make w of them. An input that stands still along
  * the row is one vector of its value, read again and again. The end of a row is a vector of its own, in buffers, so that
  * the loop has no branch and there is one of it. */
-#define EK_ROWS_S8(NAME, PARAMS, SETUP, STATEMENT)                                                                  \
-    EK_SHARED void NAME(const int8_t *a, const int8_t *b, int8_t *y, const PARAMS *p, int part, int parts) {        \
+#define EK_ROWS(NAME, T, VECTOR, LANES, OF, PARAMS, SETUP, STATEMENT)                                               \
+    EK_SHARED void NAME(const T *a, const T *b, T *y, const PARAMS *p, int part, int parts) {                       \
         const ek_nd_t *nd = &p->nd;                                                                                 \
-        const int on_a = nd->a[5] ? EK_VB : 0, on_b = nd->b[5] ? EK_VB : 0;                                         \
-        const ek_vb low = ek_vb_set(p->low), high = ek_vb_set(p->high);                                             \
-        int8_t few_a[EK_VB] = {0}, few_b[EK_VB] = {0}, few_y[EK_VB];                                                \
+        const int on_a = nd->a[5] ? (LANES) : 0, on_b = nd->b[5] ? (LANES) : 0;                                     \
+        T few_a[LANES] = {0}, few_b[LANES] = {0}, few_y[LANES];                                                     \
+        T repeated[EK_REPEATED];                                                                                    \
         SETUP;                                                                                                      \
+        if (p->repeat > 1) b = ek_repeat(repeated, b, nd->dim[5] / p->repeat * (int)sizeof(T), p->repeat);          \
         for (ek_walk_t r = ek_walk(nd, 64, part, parts); r.row < r.end; ek_walk_on(&r, nd)) {                       \
-            const int8_t *pa = a + r.a + on_a / EK_VB * r.from, *pb = b + r.b + on_b / EK_VB * r.from;              \
-            int8_t *to = y + (ptrdiff_t)r.row * nd->dim[5] + r.from;                                                \
-            if (!on_a) pa = memset(few_a, *pa, EK_VB);                                                              \
-            if (!on_b) pb = memset(few_b, *pb, EK_VB);                                                              \
+            const T *pa = a + r.a + (on_a ? r.from : 0), *pb = b + r.b + (on_b ? r.from : 0);                       \
+            T *to = y + (ptrdiff_t)r.row * nd->dim[5] + r.from;                                                     \
+            if (!on_a) OF##_store(few_a, OF##_set(*pa)), pa = few_a;                                                \
+            if (!on_b) OF##_store(few_b, OF##_set(*pb)), pb = few_b;                                                \
             for (int n = r.to - r.from; n > 0;) {                                                                   \
-                const int few = n < EK_VB ? n : 0;                                                                  \
-                int8_t *end = to;                                                                                   \
+                const int few = n < (LANES) ? n : 0;                                                                \
+                T *end = to;                                                                                        \
                 if (few) {                                                                                          \
-                    if (on_a) ek_copy_few(few_a, pa, n), pa = few_a;                                                \
-                    if (on_b) ek_copy_few(few_b, pb, n), pb = few_b;                                                \
-                    to = few_y, n = EK_VB;                                                                          \
+                    if (on_a) ek_copy_few(few_a, pa, n * (int)sizeof(T)), pa = few_a;                               \
+                    if (on_b) ek_copy_few(few_b, pb, n * (int)sizeof(T)), pb = few_b;                               \
+                    to = few_y, n = (LANES);                                                                        \
                 }                                                                                                   \
-                for (; n >= EK_VB; n -= EK_VB, pa += on_a, pb += on_b, to += EK_VB) {                               \
-                    const ek_vb u = ek_vb_load(pa), v = ek_vb_load(pb);                                             \
-                    ek_vb w;                                                                                        \
+                for (; n >= (LANES); n -= (LANES), pa += on_a, pb += on_b, to += (LANES)) {                         \
+                    const VECTOR u = OF##_load(pa), v = OF##_load(pb);                                              \
+                    VECTOR w;                                                                                       \
                     STATEMENT;                                                                                      \
-                    ek_vb_store(to, ek_vb_min(ek_vb_max(w, low), high));                                            \
+                    OF##_store(to, w);                                                                              \
                 }                                                                                                   \
-                if (few) ek_copy_few(end, few_y, few);                                                              \
+                if (few) ek_copy_few(end, few_y, few * (int)sizeof(T));                                             \
             }                                                                                                       \
         }                                                                                                           \
     }
+#define EK_ROWS_S8(NAME, PARAMS, SETUP, EXPR)                                                                       \
+    EK_ROWS(NAME, int8_t, ek_vb, EK_VB, ek_vb, PARAMS,                                                              \
+            const ek_vb low = ek_vb_set(p->low); const ek_vb high = ek_vb_set(p->high); SETUP,                      \
+            w = ek_vb_min(ek_vb_max(EXPR, low), high))
+#define EK_ROWS_F32(NAME, EXPR)                                                                                     \
+    EK_ROWS(NAME, float, ek_vf, EK_VL, ek_vf, ek_binary_f32_t,                                                      \
+            const ek_vf low = ek_vf_set(p->low); const ek_vf high = ek_vf_set(p->high),                             \
+            w = ek_vf_min(ek_vf_max(EXPR, low), high))
 
 /* ADD and SUB, where a scaled sum gives the same bytes for all 65,536 pairs of bytes. */
 typedef struct {
     ek_nd_t nd;
+    int repeat; /* rows of b that are one of nd */
     int low, high;
     ek_scaled_sum_t sum;
 } ek_sum_s8_t;
 
-EK_ROWS_S8(ek_sum_s8_simd, ek_sum_s8_t, const ek_vsum_t sum = ek_vsum(&p->sum), w = ek_vb_sum(u, v, &sum))
+EK_ROWS_S8(ek_sum_s8_simd, ek_sum_s8_t, const ek_vsum_t sum = ek_vsum(&p->sum), ek_vb_sum(u, v, &sum))
 
 typedef struct {
     ek_nd_t nd;
+    int repeat; /* rows of b that are one of nd */
     int low, high;
 } ek_extremum_s8_t;
 
-EK_ROWS_S8(ek_maximum_s8_simd, ek_extremum_s8_t, , w = ek_vb_max(u, v))
-EK_ROWS_S8(ek_minimum_s8_simd, ek_extremum_s8_t, , w = ek_vb_min(u, v))
+EK_ROWS_S8(ek_maximum_s8_simd, ek_extremum_s8_t, , ek_vb_max(u, v))
+EK_ROWS_S8(ek_minimum_s8_simd, ek_extremum_s8_t, , ek_vb_min(u, v))
 
 /* As ek_mul_t. */
 typedef struct {
     ek_nd_t nd;
+    int repeat; /* rows of b that are one of nd */
     int low, high;
     int32_t a_zero, b_zero, y_zero, mul, shift;
 } ek_product_s8_t;
@@ -100,6 +120,19 @@ EK_KERNEL ek_vb ek_vb_product(ek_vb u, ek_vb v, const ek_product_s8_t *p, const 
     return ek_vb_narrow(a);
 }
 EK_ROWS_S8(ek_mul_s8_simd, ek_product_s8_t, const ek_vmul_t scale = ek_vmul(p->mul, p->shift),
-           w = ek_vb_product(u, v, p, &scale))
+           ek_vb_product(u, v, p, &scale))
+
+/* Floats in rows: where both inputs are one row, the plain kernel is as fast. */
+typedef struct {
+    ek_nd_t nd;
+    int repeat; /* rows of b that are one of nd */
+    float low, high;
+} ek_binary_f32_t;
+
+EK_ROWS_F32(ek_add_f32_simd, u + v)
+EK_ROWS_F32(ek_sub_f32_simd, u - v)
+EK_ROWS_F32(ek_mul_f32_simd, u * v)
+EK_ROWS(ek_prelu_f32_simd, float, ek_vf, EK_VL, ek_vf, ek_binary_f32_t, const ek_vf zero = ek_vf_set(0),
+        w = ek_vf_fma(ek_vf_min(u, zero), v, ek_vf_max(u, zero)))
 
 #endif

@@ -1,7 +1,8 @@
 /* Vectors of the width that the CPU has: a kernel is one text for Neon, AVX2 and AVX-512.
  *
  * ek_vf holds EK_VL floats, ek_vi as many int32. Arithmetic is written with the operators of C (+ - * & | ^ << >>), which
- * gcc and clang have for vectors; here stands what has none. ek_vb holds EK_VB = 4 * EK_VL bytes.
+ * gcc and clang have for vectors; here stands what has none. ek_vh holds EK_VH int16,
+ * ek_vb EK_VB int8.
  * Kernels are shared by the ops of a segment and take sizes at run time; they end in _simd, and compute the part-th of
  * `parts` shares of the result. No load or store leaves the caller's elements. */
 #ifndef EK_SIMD_H
@@ -24,18 +25,18 @@ typedef struct {
 #error "no vectors for this CPU"
 #endif
 
-enum { EK_VB = 4 * EK_VL };
+enum { EK_VH = 2 * EK_VL, EK_VB = 4 * EK_VL };
 
 EK_KERNEL ek_vi ek_vi_as(ek_vf v) { return (ek_vi)v; }
 EK_KERNEL ek_vf ek_vf_as(ek_vi v) { return (ek_vf)v; }
 
-/* n < 64 bytes, in pieces of fixed sizes: without a call, before which the loop around it would save its vectors. */
-EK_KERNEL void ek_copy_few(void *to, const void *from, int n) {
+/* n < 256 bytes, in pieces of fixed sizes. */
+EK_SHARED void ek_copy_few(void *to, const void *from, int n) {
     char *y = to;
     const char *x = from;
 #define EK_PIECE(SIZE) \
     if (n & (SIZE)) memcpy(y, x, SIZE), y += (SIZE), x += (SIZE);
-    EK_PIECE(32) EK_PIECE(16) EK_PIECE(8) EK_PIECE(4) EK_PIECE(2) EK_PIECE(1)
+    EK_PIECE(128) EK_PIECE(64) EK_PIECE(32) EK_PIECE(16) EK_PIECE(8) EK_PIECE(4) EK_PIECE(2) EK_PIECE(1)
 }
 
 /* A whole vector or, at the end of a row, n elements; the others are `rest`. */

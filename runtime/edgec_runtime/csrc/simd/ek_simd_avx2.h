@@ -1,7 +1,7 @@
 /* The vectors of ek_simd.h by AVX2 and FMA: 8 floats. */
 #ifndef EK_SIMD_AVX2_H
 #define EK_SIMD_AVX2_H
-#include <immintrin.h>
+#include "ek_simd_sse.h"
 
 enum { EK_VL = 8 };
 typedef __m256 ek_vf;
@@ -20,12 +20,15 @@ EK_KERNEL ek_vf ek_vf_sqrt(ek_vf a) { return _mm256_sqrt_ps(a); }
 EK_KERNEL ek_vf ek_vf_abs(ek_vf a) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a); }
 EK_KERNEL ek_vi ek_vf_less(ek_vf a, ek_vf b) { return (ek_vi)_mm256_cmp_ps(a, b, _CMP_LT_OQ); }
 EK_KERNEL ek_vf ek_vf_select(ek_vi mask, ek_vf a, ek_vf b) { return _mm256_blendv_ps(b, a, (ek_vf)mask); }
-EK_KERNEL ek_vi ek_vf_nearest(ek_vf a) { return (ek_vi)_mm256_cvtps_epi32(a); }
 EK_KERNEL ek_vf ek_vf_of(ek_vi a) { return _mm256_cvtepi32_ps(EK_M(a)); }
 /* Ties away from zero; |a| < 2^30. The rest is exact. */
 EK_KERNEL ek_vi ek_vf_round(ek_vf a) {
     const ek_vf whole = _mm256_round_ps(a, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC), rest = a - whole;
     return (ek_vi)_mm256_cvtps_epi32(whole) + (ek_vi)_mm256_cvttps_epi32(rest + rest);
+}
+EK_KERNEL ek_vf ek_vf_reciprocal(ek_vf a) { return _mm256_div_ps(_mm256_set1_ps(1), a); }
+EK_KERNEL ek_vf ek_vf_sign_of(ek_vf a, ek_vf sign) { /* a >= 0 with the sign of the other */
+    return _mm256_or_ps(a, _mm256_and_ps(_mm256_set1_ps(-0.0f), sign));
 }
 EK_KERNEL float ek_vf_sum(ek_vf a) {
     __m128 s = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
@@ -77,6 +80,28 @@ EK_KERNEL ek_vb ek_vb_narrow(const ek_vi *v) {
     const __m256i low = _mm256_packs_epi32(EK_M(v[0]), EK_M(v[1])), high = _mm256_packs_epi32(EK_M(v[2]), EK_M(v[3]));
     return _mm256_permutevar8x32_epi32(_mm256_packs_epi16(low, high), _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
 }
+
+/* 16 int16 */
+typedef int16_t ek_vh __attribute__((vector_size(32)));
+EK_KERNEL ek_vh ek_vh_set(int v) { return (ek_vh)_mm256_set1_epi16((short)v); }
+EK_KERNEL ek_vh ek_vh_load(const int16_t *p) { return (ek_vh)_mm256_loadu_si256((const __m256i *)p); }
+EK_KERNEL void ek_vh_store(int16_t *p, ek_vh v) { _mm256_storeu_si256((__m256i *)p, (__m256i)v); }
+EK_KERNEL ek_vh ek_vh_load_s8(const int8_t *p) { return (ek_vh)_mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)p)); }
+EK_KERNEL void ek_vh_store_s8(int8_t *p, ek_vh v) { /* saturates */
+    const __m256i bytes = _mm256_permute4x64_epi64(_mm256_packs_epi16((__m256i)v, (__m256i)v), 8);
+    _mm_storeu_si128((__m128i *)p, _mm256_castsi256_si128(bytes));
+}
+EK_KERNEL ek_vh ek_vh_shift_right(int n) { return ek_vh_set(n); }
+EK_KERNEL ek_vh ek_vh_round(ek_vh a, ek_vh shift) { /* ties upwards; |a| + half < 2^15 */
+    return (a + ((ek_vh_set(1) << shift) >> 1)) >> shift;
+}
+EK_KERNEL ek_vi ek_vi_load_s8(const int8_t *p) { return (ek_vi)_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p)); }
+EK_KERNEL void ek_vi_store_s8(int8_t *p, ek_vi v) { /* saturates */
+    const __m256i half = _mm256_packs_epi32(EK_M(v), EK_M(v)), bytes = _mm256_packs_epi16(half, half);
+    const int32_t four[2] = {_mm256_extract_epi32(bytes, 0), _mm256_extract_epi32(bytes, 4)};
+    memcpy(p, four, 8);
+}
+EK_KERNEL ek_vi ek_vf_truncated(ek_vf a) { return (ek_vi)_mm256_cvttps_epi32(a); }
 
 /* 256 bytes to look up: sixteen rows of 16, each in every lane of a register. */
 typedef struct {

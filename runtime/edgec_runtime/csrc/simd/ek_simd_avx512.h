@@ -1,7 +1,7 @@
 /* The vectors of ek_simd.h by AVX-512 (F, BW, VL): 16 floats. */
 #ifndef EK_SIMD_AVX512_H
 #define EK_SIMD_AVX512_H
-#include <immintrin.h>
+#include "ek_simd_sse.h"
 
 enum { EK_VL = 16 };
 typedef __m512 ek_vf;
@@ -24,12 +24,15 @@ EK_KERNEL ek_vi ek_vf_less(ek_vf a, ek_vf b) {
 EK_KERNEL ek_vf ek_vf_select(ek_vi mask, ek_vf a, ek_vf b) {
     return _mm512_mask_blend_ps(_mm512_test_epi32_mask(EK_M(mask), EK_M(mask)), b, a);
 }
-EK_KERNEL ek_vi ek_vf_nearest(ek_vf a) { return (ek_vi)_mm512_cvtps_epi32(a); }
 EK_KERNEL ek_vf ek_vf_of(ek_vi a) { return _mm512_cvtepi32_ps(EK_M(a)); }
 /* Ties away from zero; |a| < 2^30. The rest is exact. */
 EK_KERNEL ek_vi ek_vf_round(ek_vf a) {
     const ek_vf whole = _mm512_roundscale_ps(a, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC), rest = a - whole;
     return (ek_vi)_mm512_cvtps_epi32(whole) + (ek_vi)_mm512_cvttps_epi32(rest + rest);
+}
+EK_KERNEL ek_vf ek_vf_reciprocal(ek_vf a) { return _mm512_div_ps(_mm512_set1_ps(1), a); }
+EK_KERNEL ek_vf ek_vf_sign_of(ek_vf a, ek_vf sign) { /* a >= 0 with the sign of the other */
+    return (ek_vf)((ek_vi)a | ((ek_vi)sign & (int32_t)0x80000000));
 }
 EK_KERNEL float ek_vf_sum(ek_vf a) { return _mm512_reduce_add_ps(a); }
 EK_KERNEL float ek_vf_largest(ek_vf a) { return _mm512_reduce_max_ps(a); }
@@ -75,6 +78,25 @@ EK_KERNEL ek_vb ek_vb_narrow(const ek_vi *v) {
     const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
     return _mm512_permutexvar_epi32(order, _mm512_packs_epi16(low, high));
 }
+
+/* 32 int16 */
+typedef int16_t ek_vh __attribute__((vector_size(64)));
+EK_KERNEL ek_vh ek_vh_set(int v) { return (ek_vh)_mm512_set1_epi16((short)v); }
+EK_KERNEL ek_vh ek_vh_load(const int16_t *p) { return (ek_vh)_mm512_loadu_si512(p); }
+EK_KERNEL void ek_vh_store(int16_t *p, ek_vh v) { _mm512_storeu_si512(p, (__m512i)v); }
+EK_KERNEL ek_vh ek_vh_load_s8(const int8_t *p) { return (ek_vh)_mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)p)); }
+EK_KERNEL void ek_vh_store_s8(int8_t *p, ek_vh v) { /* saturates */
+    _mm256_storeu_si256((__m256i *)p, _mm512_cvtsepi16_epi8((__m512i)v));
+}
+EK_KERNEL ek_vh ek_vh_shift_right(int n) { return ek_vh_set(n); }
+EK_KERNEL ek_vh ek_vh_round(ek_vh a, ek_vh shift) { /* ties upwards; |a| + half < 2^15 */
+    return (a + ((ek_vh_set(1) << shift) >> 1)) >> shift;
+}
+EK_KERNEL ek_vi ek_vi_load_s8(const int8_t *p) { return (ek_vi)_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)); }
+EK_KERNEL void ek_vi_store_s8(int8_t *p, ek_vi v) { /* saturates */
+    _mm_storeu_si128((__m128i *)p, _mm512_cvtsepi32_epi8(EK_M(v)));
+}
+EK_KERNEL ek_vi ek_vf_truncated(ek_vf a) { return (ek_vi)_mm512_cvttps_epi32(a); }
 
 /* 256 bytes to look up: sixteen rows of 16, each in every lane of a register. */
 typedef struct {

@@ -19,9 +19,15 @@ EK_KERNEL ek_vf ek_vf_sqrt(ek_vf a) { return vsqrtq_f32(a); }
 EK_KERNEL ek_vf ek_vf_abs(ek_vf a) { return vabsq_f32(a); }
 EK_KERNEL ek_vi ek_vf_less(ek_vf a, ek_vf b) { return vreinterpretq_s32_u32(vcltq_f32(a, b)); }
 EK_KERNEL ek_vf ek_vf_select(ek_vi mask, ek_vf a, ek_vf b) { return vbslq_f32(vreinterpretq_u32_s32(mask), a, b); }
-EK_KERNEL ek_vi ek_vf_nearest(ek_vf a) { return vcvtnq_s32_f32(a); } /* ties to even; saturates */
 EK_KERNEL ek_vi ek_vf_round(ek_vf a) { return vcvtaq_s32_f32(a); }   /* ties away from zero; saturates */
 EK_KERNEL ek_vf ek_vf_of(ek_vi a) { return vcvtq_f32_s32(a); }
+/* 1 / a within 2 units of the last place; of an infinity 0. */
+EK_KERNEL ek_vf ek_vf_reciprocal(ek_vf a) {
+    ek_vf r = vrecpeq_f32(a);
+    r = r * vrecpsq_f32(a, r);
+    return r * vrecpsq_f32(a, r);
+}
+EK_KERNEL ek_vf ek_vf_sign_of(ek_vf a, ek_vf sign) { return vbslq_f32(vdupq_n_u32(0x80000000), sign, a); }
 EK_KERNEL float ek_vf_sum(ek_vf a) { return vaddvq_f32(a); }
 EK_KERNEL float ek_vf_largest(ek_vf a) { return vmaxvq_f32(a); }
 
@@ -52,6 +58,43 @@ EK_KERNEL void ek_vb_widen(ek_vb b, ek_vi *v) { /* four vectors in order */
 EK_KERNEL ek_vb ek_vb_narrow(const ek_vi *v) { /* saturates */
     const int16x8_t low = vqmovn_high_s32(vqmovn_s32(v[0]), v[1]), high = vqmovn_high_s32(vqmovn_s32(v[2]), v[3]);
     return vqmovn_high_s16(vqmovn_s16(low), high);
+}
+
+/* 8 int16 */
+typedef int16x8_t ek_vh;
+EK_KERNEL ek_vh ek_vh_set(int v) { return vdupq_n_s16((int16_t)v); }
+EK_KERNEL ek_vh ek_vh_load(const int16_t *p) { return vld1q_s16(p); }
+EK_KERNEL void ek_vh_store(int16_t *p, ek_vh v) { vst1q_s16(p, v); }
+EK_KERNEL ek_vh ek_vh_load_s8(const int8_t *p) { return vmovl_s8(vld1_s8(p)); }
+EK_KERNEL void ek_vh_store_s8(int8_t *p, ek_vh v) { vst1_s8(p, vqmovn_s16(v)); } /* saturates */
+EK_KERNEL ek_vh ek_vh_round(ek_vh a, ek_vh shift) { return vrshlq_s16(a, shift); } /* ties upwards */
+EK_KERNEL ek_vh ek_vh_shift_right(int n) { return vdupq_n_s16((int16_t)-n); }
+EK_KERNEL ek_vi ek_vi_load_s8(const int8_t *p) {
+    int32_t four;
+    memcpy(&four, p, 4);
+    return vmovl_s16(vget_low_s16(vmovl_s8(vreinterpret_s8_s32(vdup_n_s32(four)))));
+}
+EK_KERNEL void ek_vi_store_s8(int8_t *p, ek_vi v) { /* saturates */
+    const int16x4_t h = vqmovn_s32(v);
+    const int32_t four = vget_lane_s32(vreinterpret_s32_s8(vqmovn_s16(vcombine_s16(h, h))), 0);
+    memcpy(p, &four, 4);
+}
+EK_KERNEL ek_vi ek_vf_truncated(ek_vf a) { return vcvtq_s32_f32(a); }
+
+/* 16 bytes, on every CPU */
+typedef int8x16_t ek_b16;
+EK_KERNEL ek_b16 ek_b16_load(const void *p) { return vld1q_s8(p); }
+EK_KERNEL ek_b16 ek_b16_set(int v) { return vdupq_n_s8((int8_t)v); }
+EK_KERNEL ek_b16 ek_b16_xor(ek_b16 a, ek_b16 b) { return a ^ b; }
+EK_KERNEL ek_b16 ek_b16_add(ek_b16 a, ek_b16 b) { return a + b; }
+EK_KERNEL ek_b16 ek_b16_max(ek_b16 a, ek_b16 b) { return vmaxq_s8(a, b); }
+EK_KERNEL ek_b16 ek_b16_largest(ek_b16 a) { return vdupq_n_s8(vmaxvq_s8(a)); } /* in every byte */
+EK_KERNEL ek_b16 ek_b16_min_u8(ek_b16 a, ek_b16 b) {
+    return vreinterpretq_s8_u8(vminq_u8(vreinterpretq_u8_s8(a), vreinterpretq_u8_s8(b)));
+}
+EK_KERNEL int ek_b16_least_u8(ek_b16 a) { return vminvq_u8(vreinterpretq_u8_s8(a)); }
+EK_KERNEL ek_b16 ek_b16_where_equal(ek_b16 a, ek_b16 b, ek_b16 then) { /* elsewhere all ones */
+    return vornq_s8(then, vreinterpretq_s8_u8(vceqq_s8(a, b)));
 }
 
 /* 256 bytes to look up: four quarters of the table. */

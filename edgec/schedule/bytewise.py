@@ -1,0 +1,137 @@
+"""What ops on bytes do, as numbers: the output for every input of a function, and for every pair of inputs.
+
+A variant may replace arithmetic by any other that gives the same bytes for all of them; here that is tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from edgec.ir import Array, KernelCall, Struct
+from edgec.ops.fixed_point import multiply_by_quantized_multiplier as multiply
+
+BYTES = np.arange(-128, 128, dtype=np.int64)
+"""Every byte, in the order of the entries of a table."""
+
+_HEADROOM = {"add": 20, "sub": 20, "squared_difference": 7}
+_FRACTION = 29
+_STEPS = (1, 4, 16, 64, 256, 1024)
+"""How far neighbours of the factors lie: the law's own roundings are 2^10 of these units."""
+
+
+@dataclass(frozen=True)
+class Offset:
+    """min(max(saturated((x ^ flip) + add), low), high)."""
+
+    flip: int
+    add: int
+    low: int
+    high: int
+
+
+@dataclass(frozen=True)
+class ScaledSum:
+    """(a * u + b * v + bias) / 2^29 downwards, then clamped."""
+
+    a: int
+    b: int
+    bias: int
+
+    def parts(self) -> tuple[int, ...]:
+        """ek_scaled_sum_t: the low 15 bits of the factors apart, and the low 13 of the bias."""
+        halves = (self.a >> 15, self.a & 0x7FFF, self.b >> 15, self.b & 0x7FFF)
+        return (*halves, self.bias >> 13, self.bias & 0x1FFF)
+
+    def pairs(self) -> Array:
+        """The results for all pairs, as the vectors compute them, before the clamp."""
+        a, a_low, b, b_low, bias, rest = self.parts()
+        u, v = 4 * BYTES[:, None], 4 * BYTES[None, :]
+        carried: Array = (u * a_low + v * b_low + 4 * rest) >> 15
+        result: Array = (u * a + v * b + bias + carried) >> 16
+        return result
+
+
+def offset(table: Array) -> Offset | None:
+    """The same as a table of 256 bytes, if there is one."""
+    low, high = int(table.min()), int(table.max())
+    inside = np.flatnonzero((table > low) & (table < high))
+    if not inside.size:
+        return None
+    for flip in (0, -128):
+        base = BYTES ^ flip
+        add = int(table[inside[0]] - base[inside[0]])
+        moved = np.clip(np.clip(base + add, -128, 127), low, high)
+        if abs(add) < 128 and np.array_equal(moved, table):
+            return Offset(flip, add, low, high)
+    return None
+
+
+def rescaled(call: KernelCall) -> Array:
+    """The table of ek_quantize_{s8,u8}_{s8,u8}, from bytes to bytes."""
+    q = call.struct("ek_rescale_t")
+    _, _, x, y = call.kernel.split("_")
+    integers = BYTES if x == "s8" else BYTES & 255
+    low = -128 if y == "s8" else 0
+    v = multiply(integers - q.number("x_zero"), q.number("mul"), q.number("shift")).astype(np.int64)
+    return np.clip(v + q.number("y_zero"), low, low + 255).astype(np.uint8).view(np.int8)
+
+
+def pairs(call: KernelCall) -> Array:
+    """The result of a binary kernel for all pairs of bytes, [256, 256]: ek_{add,sub,mul,squared_difference,…}_s8."""
+    kind = call.kernel.removeprefix("ek_").removesuffix("_s8")
+    if kind in ("maximum", "minimum"):
+        return np.asarray((np.maximum if kind == "maximum" else np.minimum)(BYTES[:, None], BYTES[None, :]))
+    q = call.struct("ek_mul_t" if kind == "mul" else "ek_add_t")
+    u, v = BYTES[:, None] - q.number("a_zero"), BYTES[None, :] - q.number("b_zero")
+    if kind == "mul":
+        r = multiply(u * v, q.number("mul"), q.number("shift"))
+    elif kind == "prelu":
+        r = np.where(u >= 0, multiply(u, *_scale(q, "a")), multiply(u * v, *_scale(q, "y")))
+    else:
+        bits = _HEADROOM[kind]
+        a, b = multiply(u << bits, *_scale(q, "a")), multiply(v << bits, *_scale(q, "b"))
+        total = a + b if kind == "add" else a - b
+        r = multiply(total * total if kind == "squared_difference" else total, *_scale(q, "y"))
+    return np.clip(r.astype(np.int64) + q.number("y_zero"), q.number("low"), q.number("high"))
+
+
+def scaled_sum(call: KernelCall) -> ScaledSum | None:
+    """The same as ek_add_s8 or ek_sub_s8 for all pairs of bytes, if one is found."""
+    q = call.struct("ek_add_t")
+    return _scaled_sum(call.kernel, tuple((k, q.number(k)) for k in q.fields))
+
+
+@lru_cache(1024)
+def _scaled_sum(kernel: str, fields: tuple[tuple[str, int], ...]) -> ScaledSum | None:
+    q = Struct("ek_add_t", **dict(fields))
+    want = pairs(KernelCall.of(kernel, q))
+    if int(np.ptp(want)) == 0:
+        return None
+    for tried in _candidates(q, -1 if kernel == "ek_sub_s8" else 1):
+        if np.array_equal(np.clip(tried.pairs(), q.number("low"), q.number("high")), want):
+            return tried
+    return None
+
+
+def _candidates(q: Struct, sign: int) -> Iterator[ScaledSum]:
+    """The factors of the reals, rounded; then neighbours. Ties go away from zero, so that where there are exact ones
+    both factors must be a little larger, in proportion."""
+    a, b, y = (m * 2.0 ** (s - 31) for m, s in (_scale(q, k) for k in "aby"))
+    a, b = a * y * 2.0 ** (_HEADROOM["add"] + _FRACTION), sign * b * y * 2.0 ** (_HEADROOM["add"] + _FRACTION)
+    least = min(abs(a), abs(b))
+    if not 0 < least <= max(abs(a), abs(b)) < 2.0 ** (_FRACTION + 1) - 64:
+        return
+    away = [(round(a / least * e), round(b / least * e), 0) for e in _STEPS]
+    around = [(i, j, k) for e in _STEPS for i in (e, 0, -e) for j in (e, 0, -e) for k in (16 * e, 0, -16 * e)]
+    for more_a, more_b, more in ((0, 0, 0), *away, *around):
+        fa, fb = round(a) + more_a, round(b) + more_b
+        zero = (2 * q.number("y_zero") + 1 << _FRACTION - 1) - q.number("a_zero") * fa - q.number("b_zero") * fb
+        yield ScaledSum(fa, fb, zero + more)
+
+
+def _scale(q: Struct, name: str) -> tuple[int, int]:
+    return q.number(f"{name}_mul"), q.number(f"{name}_shift")

@@ -1,0 +1,144 @@
+"""Elementwise ops of two broadcast inputs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from edgec.ir import Array, KernelCall, Pointer, Struct, Table
+from edgec.ir.kernel import Operand
+from edgec.schedule.bytewise import pairs, scaled_sum
+from edgec.schedule.kernels.elementwise import by_offset, by_table
+from edgec.schedule.simd import WHOLE, simd
+from edgec.schedule.variant import Variant
+
+_SHORTEST = 16
+"""Elements of a row (and of a vector of Neon) from which on vectors are worth their beginning and end."""
+_REPEATED = 256
+"""Elements of a row from which on it is long."""
+_MOST_REPEATED = 512
+"""EK_REPEATED: elements that several short rows may have together."""
+_NO_OVERFLOW = 1 << 30
+
+_KINDS = ("add", "sub", "mul", "maximum", "minimum", "squared_difference", "prelu")
+_FLOATS = ("add", "sub", "mul", "prelu")
+
+
+def _dims(call: KernelCall, name: str) -> list[int]:
+    sizes = call.struct("ek_nd_t").fields[name]
+    assert isinstance(sizes, Sequence)
+    return [int(n) for n in sizes]
+
+
+def _constant(x: Operand) -> Array | None:
+    return x.value.const if isinstance(x, Pointer) else None
+
+
+def _one_constant(call: KernelCall) -> tuple[Array, Operand, Operand, int] | None:
+    """Where one input is a single constant: the table of the function of the other, that one, the output, its size."""
+    a, b, y = call.operands[:3]
+    for place, (other, x) in enumerate(((b, a), (a, b))):
+        const = _constant(other)
+        if const is not None and const.size == 1 and _constant(x) is None:
+            table = pairs(call).take(int(const.item()) + 128, 1 - place)
+            size = prod(_dims(call, "dim"))
+            return (table, x, y, size) if _dims(call, "ab"[place]) == _dense(call) else None
+    return None
+
+
+def _dense(call: KernelCall) -> list[int]:
+    """The strides of an input that is not broadcast."""
+    dims = _dims(call, "dim")
+    return [0 if d == 1 else prod(dims[i + 1 :]) for i, d in enumerate(dims)]
+
+
+def _offset(call: KernelCall) -> KernelCall | None:
+    found = _one_constant(call)
+    return by_offset(*found) if found else None
+
+
+def _table(call: KernelCall) -> KernelCall | None:
+    found = _one_constant(call)
+    return by_table(*found) if found else None
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """The inputs, and the fields nd and repeat, as the vectors walk them."""
+
+    a: Operand
+    b: Operand
+    dims: dict[str, object]
+
+
+def _rows(call: KernelCall) -> _Rows | None:
+    """None where rows are too short or not dense. Many short rows with the same b become fewer long ones.
+
+    Then a constant b is written repeatedly; another is repeated by the kernel.
+    """
+    a, b = call.operands[:2]
+    dim, sa, sb = (_dims(call, k) for k in ("dim", "a", "b"))
+    if not {sa[5], sb[5]} <= {0, 1} or prod(dim) == 0:
+        return None
+    rows, n = prod(dim[:5]), dim[5]
+    if rows == 1 or n >= _REPEATED or sb != [0] * 5 + [1] or sa != _dense(call):
+        return _Rows(a, b, {"nd": (dim, sa, sb), "repeat": 1}) if rows == 1 or n >= _SHORTEST else None
+    times = max((t for t in range(1, _MOST_REPEATED // n + 1) if rows % t == 0), default=1)
+    if times * n < _SHORTEST:
+        return None
+    const = _constant(b)
+    if const is not None:
+        b = Table(np.tile(const.reshape(-1), times), "repeated")
+    rows, n = rows // times, times * n
+    nd = ([1, 1, 1, 1, rows, n], [0, 0, 0, 0, n, 1], [0, 0, 0, 0, 0, 1])
+    return _Rows(a, b, {"nd": nd, "repeat": times if const is None else 1})
+
+
+def _sum(call: KernelCall) -> KernelCall | None:
+    rows, found = _rows(call), scaled_sum(call)
+    if rows is None or found is None:
+        return None
+    q = call.struct("ek_add_t").fields
+    spec = Struct("ek_sum_s8_t", **rows.dims, low=q["low"], high=q["high"], sum=found.parts())
+    return KernelCall.of("ek_sum_s8_simd", rows.a, rows.b, call.operands[2], spec, *WHOLE)
+
+
+def _product(call: KernelCall) -> KernelCall | None:
+    rows, q = _rows(call), call.struct("ek_mul_t")
+    if rows is None or 255 * 255 << max(0, q.number("shift")) >= _NO_OVERFLOW:
+        return None
+    spec = Struct("ek_product_s8_t", **rows.dims, **q.fields)
+    return KernelCall.of("ek_mul_s8_simd", rows.a, rows.b, call.operands[2], spec, *WHOLE)
+
+
+def _extremum(call: KernelCall) -> KernelCall | None:
+    rows = _rows(call)
+    if rows is None:
+        return None
+    spec = Struct("ek_extremum_s8_t", **rows.dims, low=-128, high=127)
+    return KernelCall.of(f"{call.kernel}_simd", rows.a, rows.b, call.operands[2], spec, *WHOLE)
+
+
+def _floats(call: KernelCall) -> KernelCall | None:
+    """Rows of floats with the same b; of others the C compiler makes as good a loop."""
+    rows = _rows(call)
+    if rows is None or (rows.dims["repeat"] == 1 and not isinstance(rows.b, Table)):
+        return None
+    act = call.struct("ek_act_f32_t").fields if len(call.operands) > 4 else {"low": -math.inf, "high": math.inf}
+    spec = Struct("ek_binary_f32_t", **rows.dims, low=act["low"], high=act["high"])
+    return KernelCall.of(f"{call.kernel}_simd", rows.a, rows.b, call.operands[2], spec, *WHOLE)
+
+
+VARIANTS: list[Variant] = [
+    *(v for kind in _KINDS for v in simd(f"ek_{kind}_s8", "ek_offset_s8_simd", _offset)),
+    *(v for kind in _KINDS for v in simd(f"ek_{kind}_s8", "ek_lut_s8_simd", _table)),
+    *simd("ek_add_s8", "ek_sum_s8_simd", _sum),
+    *simd("ek_sub_s8", "ek_sum_s8_simd", _sum),
+    *simd("ek_mul_s8", "ek_mul_s8_simd", _product),
+    *(v for kind in ("maximum", "minimum") for v in simd(f"ek_{kind}_s8", f"ek_{kind}_s8_simd", _extremum)),
+    *(v for kind in _FLOATS for v in simd(f"ek_{kind}_f32", f"ek_{kind}_f32_simd", _floats)),
+]

@@ -1,0 +1,34 @@
+"""Rows for kernels that are one text for the vectors of every CPU (csrc/simd)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from edgec.ir import KernelCall
+from edgec.schedule.cores import Core
+from edgec.schedule.variant import Schedule, Variant
+
+ISAS = (frozenset({"neon"}), frozenset({"avx2"}))
+"""What ek_simd.h is written for; AVX-512 is taken where the compiler may."""
+
+WHOLE = (0, 1)
+"""part and parts of a call that computes all of its result."""
+
+Rewrite = Callable[[KernelCall], KernelCall | None]
+
+
+def simd(of: str, name: str, rewrite: Rewrite, slower_on: Collection[str] = ()) -> list[Variant]:
+    """The variant `name` of a plain kernel: `rewrite` makes the call of it, or None where it cannot take the call.
+
+    slower_on: cores on which the plain kernel was faster.
+    """
+
+    def schedules(call: KernelCall, core: Core) -> list[Schedule]:
+        return [] if core.name in slower_on or call.then or rewrite(call) is None else [{}]
+
+    def apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
+        made = rewrite(call)
+        assert made is not None, f"{name} cannot take this call of {of}"
+        return made
+
+    return [Variant(of, name, isa, schedules, apply) for isa in ISAS]
