@@ -1,5 +1,5 @@
-"""Every variant of int8 depthwise convolution computes what the plain kernel does, bit for bit, and touches no byte that
-is not its own, on random layers: edges, odd sizes, extremes of zero points, shifts and weights, dead channels."""
+"""Every variant of int8 depthwise convolution computes what the plain kernel does, bit for bit, and touches no byte
+that is not its own, on random layers: edges, odd sizes, extremes of zero points, shifts and weights, dead channels."""
 
 from __future__ import annotations
 
@@ -74,7 +74,11 @@ def layers(seed: int) -> Iterator[KernelCall]:
         sh, sw = (one(1, 1, 2),) * 2 if square else (one(1, 2, 3), one(1, 2))
         dh, dw = (one(1, 1, 2, 4), one(1, 1, 1, 3)) if sh == 1 else (1, one(1, 1, 2))
         pt, pb, pl, pr = (one(0, 1, 1, 2, 3) for _ in range(4))
-        oh, ow, oc = (ih + pt + pb - (kh - 1) * dh - 1) // sh + 1, (iw + pl + pr - (kw - 1) * dw - 1) // sw + 1, ic * multiplier
+        oh, ow, oc = (
+            (ih + pt + pb - (kh - 1) * dh - 1) // sh + 1,
+            (iw + pl + pr - (kw - 1) * dw - 1) // sw + 1,
+            ic * multiplier,
+        )
         if min(oh, ow) < 1:
             continue
         most, w_zero = one(3, 60, 127, 128), one(0, 0, 0, 3, 76, -128, 127)
@@ -97,7 +101,9 @@ def layers(seed: int) -> Iterator[KernelCall]:
             "ek_requant_t", x_zero=one(-128, -3, 0, 127), w_zero=w_zero, y_zero=y_zero, low=low, high=high,
             multiplier=Table(multipliers.astype(np.int32), "m"), shift=Table(shift.astype(np.int32), "s"),
         )  # fmt: skip
-        x, y = (Value(name, TensorType(size, "int8")) for name, size in (("x", (n, ih, iw, ic)), ("y", (n, oh, ow, oc))))
+        x, y = (
+            Value(name, TensorType(size, "int8")) for name, size in (("x", (n, ih, iw, ic)), ("y", (n, oh, ow, oc)))
+        )
         bias = rng.integers(-30000, 30000, oc).astype(np.int32)
         yield KernelCall.of("ek_dwconv2d_s8", x, Table(w.astype(np.int8), "w"), Table(bias, "b"), y, shape, requant)
 
@@ -123,7 +129,8 @@ class Text:
     def function(self, name: str, call: KernelCall, kernel: str, parameters: str, last: str) -> str:
         """A function that makes the call."""
         operands = [self.operand(x) for x in call.operands]
-        return f"static void {name}({parameters}) {{ {kernel}({', '.join(operands[: len(operands) - (2 if last else 0)])}{last}); }}\n"
+        kept = operands[: len(operands) - (2 if last else 0)]
+        return f"static void {name}({parameters}) {{ {kernel}({', '.join(kept)}{last}); }}\n"
 
 
 def program(calls: list[KernelCall], variant: Variant, on: str, rng: np.random.Generator) -> str:
@@ -131,7 +138,9 @@ def program(calls: list[KernelCall], variant: Variant, on: str, rng: np.random.G
     text, bodies, rows = Text(), [], []
     for i, call in enumerate(calls):
         found = variant.schedules(call, core(on))
-        fast = variant.apply(call, core(on), {"columns": int(rng.choice([1, 3, 5]))} if rng.random() < 0.5 else found[0])
+        fast = variant.apply(
+            call, core(on), {"columns": int(rng.choice([1, 3, 5]))} if rng.random() < 0.5 else found[0]
+        )
         (scratch,) = (x.nbytes for x in fast.operands if isinstance(x, Scratch))
         bodies.append(text.function(f"law{i}", call, "law", "const int8_t *x, int8_t *y", ""))
         parameters = "const int8_t *x, int8_t *y, void *m, int part, int parts"
@@ -140,8 +149,18 @@ def program(calls: list[KernelCall], variant: Variant, on: str, rng: np.random.G
         rows.append(f"{{law{i}, fast{i}, {nx}, {ny}, {scratch}}}")
     head, _, main = MAIN.partition("int main")
     includes, _, helpers = head.partition("/* n bytes")
-    case = "static const struct { void (*law)(const int8_t *, int8_t *); void (*fast)(const int8_t *, int8_t *, void *, int, int); int nx, ny, scratch; } cases[]"
-    parts = (includes, "/* n bytes", helpers, *text.arrays, *bodies, f"{case} = {{{', '.join(rows)}}};\n", "int main", main)
+    functions = "void (*law)(const int8_t *, int8_t *); void (*fast)(const int8_t *, int8_t *, void *, int, int)"
+    case = f"static const struct {{ {functions}; int nx, ny, scratch; }} cases[]"
+    parts = (
+        includes,
+        "/* n bytes",
+        helpers,
+        *text.arrays,
+        *bodies,
+        f"{case} = {{{', '.join(rows)}}};\n",
+        "int main",
+        main,
+    )
     return "".join(parts)
 
 

@@ -37,34 +37,48 @@ def weights(w: Array) -> Array:
 
 def _panel(left: Array) -> bytes:
     """Of weights [nr, taps, run], less their zero point."""
-    _, taps, run = left.shape
-    places = np.array([(POINTER * t, e) for t in range(taps) for e in range(0, run - 15, 16)], np.int32).reshape(-1, 2)
-    ends = np.array([(POINTER * t, run - 8) for t in range(taps) if run & 8], np.int32).reshape(-1, 2)
-    wide = left[..., : run - run % 16].reshape(NR, -1, 2, 8)  # [nr, pieces, 2, 8]
-    main, last = _within(wide.transpose(0, 1, 3, 2)).transpose(0, 1, 3, 2), np.zeros((NR, 0, 8), np.int32)
-    if run & 8:
-        last = np.clip(left[..., run - 8 :], -128, 127)
-    lacks = np.concatenate([(wide - main).reshape(NR, taps, -1), left[..., run - run % 16 :]], 2)
-    if run & 8:
-        lacks[..., run - 8 :] -= last
+    wide, places, narrow, ends = _pieces(left)
+    main, last = _within(wide), np.clip(narrow, -128, 127)
     pairs, alone = _fours(np.abs(main).sum(2))
     order = [i for pair in pairs for i in pair]
+    some = np.concatenate([places, ends])[:1]  # what is loaded behind the last four and the last two
+    at = np.concatenate([places[order], some, some, places[alone], some, ends])
+    rests = np.concatenate([_rests(wide - main, places), _rests((narrow - last)[:, :, None], ends)])
+    counts = np.array([len(pairs), len(alone), len(ends), len(rests)], "<i4")
     pieces = main.transpose(1, 0, 2, 3).astype(np.int8).reshape(-1, NR, 16)
     fours = pieces[order].reshape(-1, 2, NR, 16).transpose(0, 2, 1, 3)
-    guards = (
-        (places[order[:2]] if order else np.zeros((2, 2), np.int32)),
-        (places[alone[:1]] if alone else np.zeros((1, 2), np.int32)),
-    )
-    at = np.concatenate([places[order], guards[0], places[alone], guards[1], ends]).astype("<i4")
-    rests = _rests(lacks)
-    counts = np.array([len(pairs), len(alone), len(ends), len(rests)], "<i4")
     parts = (counts, at, fours, pieces[alone], last.transpose(1, 0, 2).astype(np.int8), np.zeros(128, np.int8), rests)
     return b"".join(np.ascontiguousarray(part).tobytes() for part in parts)
 
 
+def _pieces(w: Array) -> tuple[Array, Array, Array, Array]:
+    """Weights [nr, taps, run] in pieces [nr, pieces, 2, 8] and where those are, and [nr, pieces, 8] and where: these
+    for runs of 8 and for 24 elements in all. Else, where a run has 8 more than pieces of 16, the last of these begins
+    8 earlier, with weights of 0: it may fit another."""
+    _, taps, run = w.shape
+    if run < 16:
+        return np.zeros((NR, 0, 2, 8), np.int32), np.zeros(0, PIECE), w, _places(taps, [0])
+    if run == 24 and taps == 1:
+        return w[..., :16].reshape(NR, 1, 2, 8), _places(1, [0]), w[..., 16:], _places(1, [16])
+    begins = list(range(0, run - 15, 16))
+    parts = [w[..., e : e + 16] for e in begins]
+    if run % 16:
+        begins.append(run - 16)
+        parts.append(np.concatenate([np.zeros_like(w[..., :8]), w[..., run - 8 :]], 2))
+    wide = np.stack(parts, 2).reshape(NR, -1, 2, 8)
+    return wide, _places(taps, begins), np.zeros((NR, 0, 8), np.int32), np.zeros(0, PIECE)
+
+
+def _places(taps: int, begins: list[int]) -> Array:
+    """Pieces at some elements of each tap: [taps * begins] PIECE."""
+    places = np.zeros((taps, len(begins)), PIECE)
+    places["tap"], places["element"] = POINTER * np.arange(taps)[:, None], begins
+    return places.reshape(-1)
+
+
 def _fours(lanes: Array) -> tuple[list[tuple[int, int]], list[int]]:
-    """Pairs of pieces whose lanes [nr, pieces, 8] of summed magnitudes stay within MOST together, and the others. Greedy:
-    the heaviest first, each with the heaviest that fits."""
+    """Pairs of pieces whose lanes [nr, pieces, 8] of summed magnitudes stay within MOST together, and the others.
+    Greedy: the heaviest first, each with the heaviest that fits."""
     lanes = np.ascontiguousarray(lanes.transpose(1, 0, 2).reshape(lanes.shape[1], NR * 8))
     free = list(np.argsort(-lanes.max(1), kind="stable"))
     pairs, alone = [], []
@@ -81,23 +95,22 @@ def _fours(lanes: Array) -> tuple[list[tuple[int, int]], list[int]]:
 
 
 def _within(w: Array) -> Array:
-    """The largest parts of weights [..., 2] such that the magnitudes of the two sum to at most MOST."""
+    """The largest parts of weights [nr, pieces, 2, 8] such that magnitudes of the two of a lane sum to at most MOST."""
     main = np.clip(w, -128, 127)
-    both = np.abs(main).sum(-1) > MOST  # -128 twice
-    main[both, 1] += 1
+    main[:, :, 1] += np.abs(main).sum(2) > MOST  # -128 twice
     return main
 
 
-def _rests(lacks: Array) -> Array:
-    """Rests of one panel: [nr, taps, run] of what its weights lack."""
+def _rests(lacks: Array, places: Array) -> Array:
+    """Rests of one panel: what its weights [nr, pieces, n, 8], which are at `places`, lack."""
     found = [np.zeros(0, REST)]
     while lacks.any():
-        piece = np.clip(lacks, -128, 127)
-        lacks = lacks - piece
-        tap, element = np.nonzero(piece.any(0))
-        rest = np.zeros(len(tap), REST)
-        rest["at"]["tap"], rest["at"]["element"] = POINTER * tap, element
-        rest["w"] = piece[:, tap, element].T
+        part = np.clip(lacks, -128, 127).reshape(NR, len(places), -1)
+        lacks = lacks - part.reshape(lacks.shape)
+        piece, element = np.nonzero(part.any(0))
+        rest = np.zeros(len(piece), REST)
+        rest["at"], rest["w"] = places[piece], part[:, piece, element].T
+        rest["at"]["element"] += element
         found.append(rest)
     return np.concatenate(found)
 
@@ -105,7 +118,7 @@ def _rests(lacks: Array) -> Array:
 NEON = Tiles(
     "neon",
     frozenset({"neon"}),
-    tuple(Tile(mr, NR, UNIT, fixed=20, window=16) for mr in (2, 1)),
+    (Tile(2, NR, UNIT, fixed=20, window=16), Tile(1, NR, UNIT, fixed=1e6, window=16)),  # of 1: for one window alone
     weights,
     tables,
     wide=True,

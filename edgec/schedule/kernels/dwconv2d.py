@@ -124,13 +124,14 @@ def blocks(s: Shape, w: Array, bias: Array, q: Requant, loops: Loops) -> tuple[s
     kept = (*slide, *plain, *other)
     saturate = (q.y_zero, q.low, q.high) == (-128, -128, 127)
     name = "_".join(("ek_dwconv2d_s8", *([s.slide] if slide else []), *(["saturate"] if slide and saturate else [])))
-    return f"{name}_{loops.suffix}", dict(
-        slide=len(slide), plain=len(plain), any=len(other), taps=len(taps),
-        at=Table(np.array(kept, np.int32), "at"),
-        scale=Table(np.stack([{**slide, **plain, **other}[at] for at in kept]), "scale"),
-        w=Table(_joined(packed, np.int8), "w"), w_taps=Table(_joined(few, np.int8), "w"),
-        tap=Table(_joined([taps], np.int32), "tap"), spread=Table(_joined(_spread(s, other), np.uint8), "spread"),
-    )  # fmt: skip
+    described: dict[str, object] = {
+        "slide": len(slide), "plain": len(plain), "any": len(other), "taps": len(taps),
+        "at": Table(np.array(kept, np.int32), "at"),
+        "scale": Table(np.stack([{**slide, **plain, **other}[at] for at in kept]), "scale"),
+        "w": Table(_joined(packed, np.int8), "w"), "w_taps": Table(_joined(few, np.int8), "w"),
+        "tap": Table(_joined([taps], np.int32), "tap"), "spread": Table(_joined(_spread(s, other), np.uint8), "spread"),
+    }  # fmt: skip
+    return f"{name}_{loops.suffix}", described
 
 
 def _lanes(rows: Array | list[Array]) -> Array:
@@ -146,8 +147,8 @@ def _joined(parts: Sequence[Array], dtype: type) -> Array:
 
 
 def _taps(s: Shape, weights: list[Array], together: int) -> tuple[Array, list[Array]]:
-    """The taps (row << 16 | column) of the loops plain and any, and the weights [taps, BLOCK] of each block: a tap comes
-    again for what int8 does not hold of its weights, and with weights of 0 up to a multiple of `together`."""
+    """The taps (row << 16 | column) of the loops plain and any, and the weights [taps, BLOCK] of each block: a tap
+    comes again for what int8 does not hold of its weights, and with weights of 0 up to a multiple of `together`."""
     if not weights:
         return np.zeros(0, np.int32), []
     left = np.stack(weights)
@@ -179,14 +180,16 @@ def _schedules(loops: Loops, call: KernelCall, core: Core) -> Sequence[Schedule]
     if constant(call.operands[1]) is None or constant(call.operands[2]) is None:
         return []
     fit = max(core.l1 // 2 // (loops.rows * s.ic * s.sw), 8)
-    columns = -(-s.ow // -(-s.ow // fit))  # even shares
+    columns = -(-s.ow // -(-s.ow // fit))  # shares alike, and even: without sdot, windows come in pairs
+    columns += columns % 2
     return [{"columns": n} for n in dict.fromkeys((columns, max(columns // 2, 1), 2 * columns, s.ow))]
 
 
 def _apply(loops: Loops, call: KernelCall, schedule: Schedule) -> KernelCall:
     s, q = _shape(call), requant(call)
     w, bias = constant(call.operands[1]), constant(call.operands[2])
-    assert w is not None and bias is not None
+    assert w is not None
+    assert bias is not None
     name, described = blocks(s, w.reshape(s.kh, s.kw, s.oc), bias, q, loops)
     taps = described["taps"]
     assert isinstance(taps, int)

@@ -52,7 +52,7 @@ EK_KERNEL const int8_t *ek_dw_column(const ek_dw_strip_t *s, int i, int j) {
 /* Reads the lines of the strip in the order of memory, one after the other, as prefetchers like it. The loops that
  * follow read eight channels of each pixel of all rows, then the next eight. */
 EK_KERNEL void ek_dw_touch(const int8_t *from, ptrdiff_t bytes) {
-    for (ptrdiff_t i = 0; i < bytes; i += 64) (void)*(const volatile int8_t *)(from + i);
+    EK_NO_UNROLL for (ptrdiff_t i = 0; i < bytes; i += 64) (void)*(const volatile int8_t *)(from + i);
 }
 
 typedef void ek_dw_slide_t(const ek_dw_s8_t *p, const ek_dw_strip_t *s);
@@ -69,7 +69,7 @@ EK_KERNEL void ek_dw_share(int units, int part, int parts, int *from, int *to) {
 EK_KERNEL void ek_dw_slide_rows(const int8_t *x, int8_t *y, const ek_dw_s8_t *p, int y0, int rows, const int8_t *zero,
                                 ek_dw_slide_t *slide) {
     ek_dw_strip_t s;
-    for (int i = 0; i < rows + 2; i++) {
+    EK_NO_UNROLL for (int i = 0; i < rows + 2; i++) {
         const int iy = y0 * p->sh - p->pt + i * p->dh, inside = iy >= 0 && iy < p->ih;
         s.row[i] = inside ? x + (ptrdiff_t)iy * p->iw * p->ic : zero;
         s.pixel[i] = inside ? p->ic : 0;
@@ -77,17 +77,21 @@ EK_KERNEL void ek_dw_slide_rows(const int8_t *x, int8_t *y, const ek_dw_s8_t *p,
     s.two = rows == 2 && y0 + p->dh < p->oh;
     s.zero = zero, s.iw = p->iw, s.step = p->dw;
     s.next = (ptrdiff_t)p->dw * p->oc;
-    for (int phase = 0; phase < EK_MIN(p->dw, p->ow); phase++) {
+    EK_NO_UNROLL for (int phase = 0; phase < EK_MIN(p->dw, p->ow); phase++) {
         const int count = (p->ow - phase + p->dw - 1) / p->dw;
-        for (int from = 0; from < count; from += p->columns) {
+        EK_NO_UNROLL for (int from = 0; from < count; from += p->columns) {
             const int ox = phase + from * p->dw;
             s.ix = ox * p->sw - p->pl;
             s.n = EK_MIN(p->columns, count - from);
             s.y = y + ((ptrdiff_t)y0 * p->ow + ox) * p->oc;
             s.y2 = s.y + (ptrdiff_t)p->dh * p->ow * p->oc;
             const int first = EK_MAX(s.ix, 0), past = EK_MIN(s.ix + ((s.n - 1) * p->sw + 2) * p->dw + 1, p->iw);
-            for (int i = 0; i < rows + 2; i++)
+            EK_NO_UNROLL for (int i = 0; i < rows + 2; i++)
                 if (s.pixel[i]) ek_dw_touch(s.row[i] + (ptrdiff_t)first * p->ic, (ptrdiff_t)(past - first) * p->ic);
+            if (p->dw == 1) {
+                ek_dw_touch(s.y, (ptrdiff_t)s.n * p->oc);
+                if (s.two) ek_dw_touch(s.y2, (ptrdiff_t)s.n * p->oc);
+            }
             slide(p, &s);
         }
     }
@@ -96,8 +100,9 @@ EK_KERNEL void ek_dw_slide_rows(const int8_t *x, int8_t *y, const ek_dw_s8_t *p,
 /* Pointers to the taps of the window of output (oy, ox). */
 EK_KERNEL void ek_dw_point(const int8_t *x, const ek_dw_s8_t *p, int oy, int ox, const int8_t *zero,
                            const int8_t **taps) {
-    for (int t = 0; t < p->taps; t++) {
-        const int iy = oy * p->sh - p->pt + (p->tap[t] >> 16) * p->dh, ix = ox * p->sw - p->pl + (p->tap[t] & 0xffff) * p->dw;
+    EK_NO_UNROLL for (int t = 0; t < p->taps; t++) {
+        const int iy = oy * p->sh - p->pt + (p->tap[t] >> 16) * p->dh;
+        const int ix = ox * p->sw - p->pl + (p->tap[t] & 0xffff) * p->dw;
         const int inside = iy >= 0 && iy < p->ih && ix >= 0 && ix < p->iw;
         taps[t] = inside ? x + ((ptrdiff_t)iy * p->iw + ix) * p->ic : zero;
     }
@@ -110,7 +115,7 @@ EK_KERNEL void ek_dw_taps_row(const int8_t *x, int8_t *y, const ek_dw_s8_t *p, i
     int x0 = (p->pl + p->sw - 1) / p->sw, x1 = past < 0 ? 0 : EK_MIN(past / p->sw + 1, p->ow);
     if (iy < 0 || iy + (p->kh - 1) * p->dh >= p->ih) x1 = 0;
     y += (ptrdiff_t)oy * p->ow * p->oc;
-    for (int ox = 0, n; ox < p->ow; ox += n) {
+    EK_NO_UNROLL for (int ox = 0, n; ox < p->ow; ox += n) {
         n = ox >= x0 && ox < x1 ? EK_MIN(p->columns, x1 - ox) : 1;
         ek_dw_point(x, p, oy, ox, zero, taps);
         if (p->plain) plain(p, taps, (ptrdiff_t)p->sw * p->ic, y + (ptrdiff_t)ox * p->oc, n);
@@ -118,7 +123,7 @@ EK_KERNEL void ek_dw_taps_row(const int8_t *x, int8_t *y, const ek_dw_s8_t *p, i
     }
 }
 
-/* A part of the result. `rows`: of the result that the slide loop computes at once; slide is NULL where there is none. */
+/* A part of the result. `rows`: of the result that the slide loop computes at once; slide: NULL where there is none. */
 EK_SHARED void ek_dw_walk(const int8_t *x, int8_t *y, const ek_dw_s8_t *p, void *scratch, int part, int parts, int rows,
                           ek_dw_slide_t *slide, ek_dw_taps_t *plain, ek_dw_taps_t *any) {
     const int unit = slide ? rows * p->dh : 1, units = (p->oh + unit - 1) / unit;
@@ -128,15 +133,15 @@ EK_SHARED void ek_dw_walk(const int8_t *x, int8_t *y, const ek_dw_s8_t *p, void 
     int from, to;
     memset(zero, p->x_zero, (size_t)EK_MAX(p->ic, EK_DW));
     ek_dw_share(p->n * units, part, parts, &from, &to);
-    for (int u = from; u < to; u++) {
+    EK_NO_UNROLL for (int u = from; u < to; u++) {
         const int8_t *image = x + (ptrdiff_t)(u / units) * p->ih * p->iw * p->ic;
         int8_t *result = y + (ptrdiff_t)(u / units) * p->oh * p->ow * p->oc;
         const int y0 = u % units * unit;
         if (slide)
-            for (int i = 0; i < p->dh && y0 + i < p->oh; i++)
+            for (int i = 0; i < EK_MIN(p->dh, p->oh - y0); i++)
                 ek_dw_slide_rows(image, result, p, y0 + i, rows, zero, slide);
         if (p->plain + p->any)
-            for (int oy = y0; oy < EK_MIN(y0 + unit, p->oh); oy++)
+            EK_NO_UNROLL for (int oy = y0; oy < EK_MIN(y0 + unit, p->oh); oy++)
                 ek_dw_taps_row(image, result, p, oy, zero, taps, plain, any);
     }
 }

@@ -18,7 +18,7 @@ EK_KERNEL void ek_dw_slide_dot(const ek_dw_s8_t *p, const ek_dw_strip_t *strip, 
     const int8x16_t low = vdupq_n_s8((int8_t)p->low), high = vdupq_n_s8((int8_t)p->high);
     /* windows whose columns are all inside the image */
     const int last = (s->iw - 1 - s->ix) / s->step - kept, inside = EK_MAX(EK_MIN(s->n, (last + 1) / stride), 0);
-    for (int b = 0; b < p->slide; b++) {
+    EK_NO_UNROLL for (int b = 0; b < p->slide; b++) {
         const int32_t *scale = p->scale + b * 4 * EK_DW;
         const int at = p->at[b];
         int8x16_t v[6], u[6];
@@ -34,15 +34,16 @@ EK_KERNEL void ek_dw_slide_dot(const ek_dw_s8_t *p, const ek_dw_strip_t *strip, 
         }
         int8_t unused[EK_DW], *y = s->y + at, *y2 = s->two ? s->y2 + at : unused;
         const ptrdiff_t next2 = s->two ? s->next : 0;
-        for (int done = 0; done < s->n;) {
+        EK_NO_UNROLL for (int done = 0; done < s->n;) {
             const int run = done < inside ? inside : 1;
             const int8_t *c[2][4];
             ptrdiff_t o[4] = {0, 0, 0, 0};
             EK_UNROLL for (int j = 0; j < stride; j++)
                 EK_UNROLL for (int i = 0; i < lines; i++) c[j][i] = ek_dw_column(s, i, done * stride + kept + j) + at;
             done += run;
-            for (int left = run; left > 0; left--) {
-                int32x4_t a0 = vld1q_s32(scale), a1 = vld1q_s32(scale + 4), b0 = vld1q_s32(scale), b1 = vld1q_s32(scale + 4);
+            EK_NO_UNROLL for (int left = run; left > 0; left--) {
+                int32x4_t a0 = vld1q_s32(scale), a1 = vld1q_s32(scale + 4);
+                int32x4_t b0 = vld1q_s32(scale), b1 = vld1q_s32(scale + 4);
                 EK_UNROLL for (int j = 0; j < stride; j++) {
                     int8x8_t x[4];
                     EK_UNROLL for (int i = 0; i < lines; i++) x[i] = vld1_s8(c[j][i] + o[i]);
@@ -51,10 +52,13 @@ EK_KERNEL void ek_dw_slide_dot(const ek_dw_s8_t *p, const ek_dw_strip_t *strip, 
                 EK_UNROLL for (int i = 0; i < lines; i++) o[i] += stride * s->step * s->pixel[i];
                 EK_UNROLL for (int j = 0; j < 3; j++) {
                     a0 = vdotq_s32(a0, v[2 * j], k[j][0]), a1 = vdotq_s32(a1, v[2 * j + 1], k[j][1]);
-                    if (rows == 2) b0 = vdotq_s32(b0, u[2 * j], k[j][0]), b1 = vdotq_s32(b1, u[2 * j + 1], k[j][1]);
+                    if (rows == 1) continue;
+                    b0 = vdotq_s32(b0, u[2 * j], k[j][0]), b1 = vdotq_s32(b1, u[2 * j + 1], k[j][1]);
                 }
                 const int16x8_t first = ek_half_neon(a0, a1, scale + 8, scale + 12, saturate);
-                int8x16_t r = ek_bytes_neon(first, rows == 2 ? ek_half_neon(b0, b1, scale + 8, scale + 12, saturate) : first);
+                int16x8_t second = first;
+                if (rows == 2) second = ek_half_neon(b0, b1, scale + 8, scale + 12, saturate);
+                int8x16_t r = ek_bytes_neon(first, second);
                 if (!saturate) r = vminq_s8(vmaxq_s8(r, low), high);
                 vst1_s8(y, vget_low_s8(r));
                 if (rows == 2) vst1_s8(y2, vget_high_s8(r));
@@ -70,7 +74,7 @@ EK_KERNEL void ek_dw_fours_dot(const ek_dw_s8_t *p, const int8_t *const *taps, p
                                const int8_t *w, const int32_t *scale, int8_t *y, const int pixels) {
     int32x4_t a[2][2];
     EK_UNROLL for (int i = 0; i < pixels; i++) a[i][0] = vld1q_s32(scale), a[i][1] = vld1q_s32(scale + 4);
-    for (int t = 0; t < p->taps; t += 4, w += 4 * EK_DW) {
+    EK_NO_UNROLL for (int t = 0; t < p->taps; t += 4, w += 4 * EK_DW) {
         const int8x16_t w0 = vld1q_s8(w), w1 = vld1q_s8(w + 16);
         const int8_t *t0 = taps[t] + x, *t1 = taps[t + 1] + x, *t2 = taps[t + 2] + x, *t3 = taps[t + 3] + x;
         EK_UNROLL for (int i = 0; i < pixels; i++) {
@@ -87,12 +91,12 @@ EK_KERNEL void ek_dw_fours_dot(const ek_dw_s8_t *p, const int8_t *const *taps, p
 
 EK_SHARED void ek_dw_plain_dot(const ek_dw_s8_t *p, const int8_t *const *taps, ptrdiff_t advance,
                                               int8_t *y, int n) {
-    for (int b = 0; b < p->plain; b++) {
+    EK_NO_UNROLL for (int b = 0; b < p->plain; b++) {
         const int32_t *scale = p->scale + (p->slide + b) * 4 * EK_DW;
         const int8_t *w = p->w_taps + (ptrdiff_t)b * p->taps * EK_DW;
         const int at = p->at[p->slide + b];
         int i = 0;
-        for (; i + 2 <= n; i += 2)
+        EK_NO_UNROLL for (; i + 2 <= n; i += 2)
             ek_dw_fours_dot(p, taps, at + i * advance, advance, w, scale, y + (ptrdiff_t)i * p->oc + at, 2);
         if (i < n) ek_dw_fours_dot(p, taps, at + i * advance, advance, w, scale, y + (ptrdiff_t)i * p->oc + at, 1);
     }

@@ -30,7 +30,7 @@ EK_KERNEL void ek_dw_slide_neon(const ek_dw_s8_t *p, const ek_dw_strip_t *strip,
     const int8x16_t low = vdupq_n_s8((int8_t)p->low), high = vdupq_n_s8((int8_t)p->high);
     /* pairs of windows whose columns are all inside the image */
     const int last = (s->iw - 1 - s->ix) / s->step - kept, pairs = EK_MAX(EK_MIN(s->n / 2, (last + 1) / fresh), 0);
-    for (int b = 0; b < p->slide; b++) {
+    EK_NO_UNROLL for (int b = 0; b < p->slide; b++) {
         const int32_t *scale = p->scale + b * 4 * EK_DW, *scale4 = EK_APART(scale + 4);
         const int at = p->at[b];
         int8x8_t w[9], k[5][ROWS];
@@ -38,15 +38,16 @@ EK_KERNEL void ek_dw_slide_neon(const ek_dw_s8_t *p, const ek_dw_strip_t *strip,
         EK_UNROLL for (int j = 0; j < kept; j++)
             EK_UNROLL for (int i = 0; i < ROWS; i++) k[j][i] = vld1_s8(ek_dw_column(s, i, j) + at);
         int8_t *y = s->y + at, unused[EK_DW];
-        for (int done = 0; 2 * done < s->n;) {
+        EK_NO_UNROLL for (int done = 0; 2 * done < s->n;) {
             const int run = done < pairs ? pairs : 1;
             const int8_t *c[4][ROWS];
             ptrdiff_t o[ROWS] = {0, 0, 0};
             EK_UNROLL for (int j = 0; j < fresh; j++)
-                EK_UNROLL for (int i = 0; i < ROWS; i++) c[j][i] = ek_dw_column(s, i, 2 * done * stride + kept + j) + at;
+                EK_UNROLL for (int i = 0; i < ROWS; i++)
+                    c[j][i] = ek_dw_column(s, i, 2 * done * stride + kept + j) + at;
             int8_t *y1 = 2 * done + 1 < s->n ? y + s->next : unused;
             done += run;
-            for (int r = 0; r < run; r++) {
+            EK_NO_UNROLL for (int r = 0; r < run; r++) {
                 EK_UNROLL for (int j = 0; j < fresh; j++)
                     EK_UNROLL for (int i = 0; i < ROWS; i++) k[kept + j][i] = vld1_s8(c[j][i] + o[i]);
                 EK_UNROLL for (int i = 0; i < ROWS; i++) o[i] += fresh * s->step * s->pixel[i];
@@ -79,7 +80,7 @@ EK_KERNEL void ek_dw_pairs_neon(const ek_dw_s8_t *p, const int8_t *const *taps, 
     const int32_t *scale4 = EK_APART(scale + 4);
     int32x4_t a[2][2];
     EK_UNROLL for (int i = 0; i < pixels; i++) a[i][0] = vld1q_s32(scale), a[i][1] = vld1q_s32(scale4);
-    for (int t = 0; t < p->taps; t += 2, w += 2 * EK_DW) {
+    EK_NO_UNROLL for (int t = 0; t < p->taps; t += 2, w += 2 * EK_DW) {
         const int8x8_t w0 = vld1_s8(w), w1 = vld1_s8(w + EK_DW);
         const int8_t *t0 = taps[t] + x, *t1 = taps[t + 1] + x;
         EK_UNROLL for (int i = 0; i < pixels; i++) {
@@ -94,12 +95,12 @@ EK_KERNEL void ek_dw_pairs_neon(const ek_dw_s8_t *p, const int8_t *const *taps, 
 
 EK_SHARED void ek_dw_plain_neon(const ek_dw_s8_t *p, const int8_t *const *taps, ptrdiff_t advance,
                                                int8_t *y, int n) {
-    for (int b = 0; b < p->plain; b++) {
+    EK_NO_UNROLL for (int b = 0; b < p->plain; b++) {
         const int32_t *scale = p->scale + (p->slide + b) * 4 * EK_DW;
         const int8_t *w = p->w_taps + (ptrdiff_t)b * p->taps * EK_DW;
         const int at = p->at[p->slide + b];
         int i = 0;
-        for (; i + 2 <= n; i += 2)
+        EK_NO_UNROLL for (; i + 2 <= n; i += 2)
             ek_dw_pairs_neon(p, taps, at + i * advance, advance, w, scale, y + (ptrdiff_t)i * p->oc + at, 2);
         if (i < n) ek_dw_pairs_neon(p, taps, at + i * advance, advance, w, scale, y + (ptrdiff_t)i * p->oc + at, 1);
     }
@@ -110,7 +111,7 @@ EK_KERNEL int8x8_t ek_load_some_neon(const int8_t *x, int count) {
     int8_t some[8] = {0};
     if (count == 8) return vld1_s8(x);
     if (count == 1) return vld1_dup_s8(x);
-    for (int i = 0; i < count; i++) some[i] = x[i];
+    EK_NO_UNROLL for (int i = 0; i < count; i++) some[i] = x[i];
     return vld1_s8(some);
 }
 EK_KERNEL void ek_store_some_neon(int8_t *y, int8x8_t v, int count) {
@@ -120,23 +121,24 @@ EK_KERNEL void ek_store_some_neon(int8_t *y, int8x8_t v, int count) {
         return;
     }
     vst1_s8(some, v);
-    for (int i = 0; i < count; i++) y[i] = some[i];
+    EK_NO_UNROLL for (int i = 0; i < count; i++) y[i] = some[i];
 }
 
 EK_SHARED void ek_dw_any_neon(const ek_dw_s8_t *p, const int8_t *const *taps, ptrdiff_t advance,
                                              int8_t *y, int n) {
-    const int multiplier = p->oc / p->ic, load = EK_MIN(p->ic, EK_DW), store = EK_MIN(p->oc, EK_DW), before = p->slide + p->plain;
-    for (int b = 0; b < p->any; b++) {
+    const int multiplier = p->oc / p->ic, load = EK_MIN(p->ic, EK_DW), store = EK_MIN(p->oc, EK_DW);
+    const int before = p->slide + p->plain;
+    EK_NO_UNROLL for (int b = 0; b < p->any; b++) {
         const int32_t *scale = p->scale + (before + b) * 4 * EK_DW;
         const int8_t *w0 = p->w_taps + (ptrdiff_t)(p->plain + b) * p->taps * EK_DW;
         const int at = p->at[before + b], from = EK_MIN(at / multiplier, p->ic - load);
         const uint8x8_t spread = vld1_u8(p->spread + b * EK_DW);
         const int32x4_t m0 = vld1q_s32(scale + 8), m1 = vld1q_s32(scale + 12);
         const int32x4_t s0 = vld1q_s32(scale + 16), s1 = vld1q_s32(scale + 20);
-        for (int i = 0; i < n; i++) {
+        EK_NO_UNROLL for (int i = 0; i < n; i++) {
             const int8_t *w = w0;
             int32x4_t a0 = vld1q_s32(scale), a1 = vld1q_s32(scale + 4);
-            for (int t = 0; t < p->taps; t++, w += EK_DW) {
+            EK_NO_UNROLL for (int t = 0; t < p->taps; t++, w += EK_DW) {
                 const int8x8_t x = ek_load_some_neon(taps[t] + i * advance + from, load);
                 const int16x8_t h = vmull_s8(vqtbl1_s8(vcombine_s8(x, x), spread), vld1_s8(w));
                 a0 = vaddw_s16(a0, vget_low_s16(h)), a1 = vaddw_high_s16(a1, h);

@@ -1,15 +1,16 @@
 /* Tiles of ek_gemm_s8.h for Arm cores without the dot product: 2 windows (or 1) times 8 channels, k along the lanes.
  *
  * Products of int8 are summed in 16 bits before SADALP adds them to 32. A window is cut into pieces of 16 elements (and
- * of 8, where a run has 8 more). The packer proves what cannot overflow: the magnitudes of all weights of a lane sum to
- * at most 255. That holds for the two weights of a piece, and for the four of two pieces that it finds to fit each other;
- * these are the fours, the other pieces the twos, those of 8 elements the ones. What a weight has above that, and what
- * int8 does not hold (weights have their zero point subtracted), is left out and follows as `rest`: an element of the
- * window with 8 more weights.
+ * of 8, see edgec/schedule/gemm_s8/neon.py). The packer proves what cannot overflow: the magnitudes of all weights of a
+ * lane sum to at most 255. That holds for the two weights of a piece, and for the four of two pieces that it finds to
+ * fit each other; these are the fours, the other pieces the twos, those of 8 elements the ones. What a weight has above
+ * that, and what int8 does not hold (weights have their zero point subtracted), is left out and follows as `rest`: an
+ * element of the window with 8 more weights.
  *
- * Panel: bias, multiplier, addend, shift [8] each (as in dot/ek_gemm_s8_dot.h); the numbers of fours, twos, ones and
- * rests (int32 each); where their pieces are (ek_gemm_s8_piece_t): two of each four and two more, each two and one more,
- * each one; weights: [fours][8][2][16], [twos][8][16], [ones][8][8], 128 bytes that are loaded, not used; the rests. */
+ * Panel: bias, multiplier, addend, shift [8] each (ek_half_neon); the numbers of fours, twos, ones and rests (int32
+ * each); where their pieces are (ek_gemm_s8_piece_t): two of each four and two more, each two and one more, each one;
+ * weights: [fours][8][2][16], [twos][8][16], [ones][8][8], 128 bytes that are loaded, not used; the rests. There is a
+ * two wherever there is a four. */
 #ifndef EK_GEMM_S8_NEON_H
 #define EK_GEMM_S8_NEON_H
 #include "../ek_gemm_s8.h"
@@ -26,7 +27,8 @@ typedef struct {
     int8_t w[EK_NEON_NR];
 } ek_gemm_s8_rest_t;
 
-EK_KERNEL const int8_t *ek_gemm_s8_piece_neon(const int8_t *const *taps, ptrdiff_t at, const ek_gemm_s8_piece_t *piece) {
+EK_KERNEL const int8_t *ek_gemm_s8_piece_neon(const int8_t *const *taps, ptrdiff_t at,
+                                              const ek_gemm_s8_piece_t *piece) {
     return *(const int8_t *const *)(const void *)((const char *)taps + piece->tap) + at + piece->element;
 }
 
@@ -51,7 +53,7 @@ EK_KERNEL void ek_gemm_s8_store_neon(int32x4_t sum[][2], const int32_t *q, int8_
 /* Sums to results by EK_GEMM_LAW: any shift. */
 EK_SHARED void ek_gemm_s8_law_neon(const int32_t *sums, int rows, const int32_t *q, int8_t *y, int channels,
                                    const ek_gemm_s8_t *p) {
-    for (int r = 0; r < rows; r++, sums += EK_NEON_NR, y += p->y_step) {
+    EK_NO_UNROLL for (int r = 0; r < rows; r++, sums += EK_NEON_NR, y += p->y_step) {
         const int32x4_t a = ek_multiply_neon(vld1q_s32(sums), vld1q_s32(q + 8), vld1q_s32(q + 16));
         const int32x4_t b = ek_multiply_neon(vld1q_s32(sums + 4), vld1q_s32(q + 12), vld1q_s32(q + 20));
         int8_t part[8];
@@ -62,23 +64,24 @@ EK_SHARED void ek_gemm_s8_law_neon(const int32_t *sums, int rows, const int32_t 
 }
 
 /* Adds what the weights lack. */
-EK_SHARED void ek_gemm_s8_rests_neon(int32_t *sums, const ek_gemm_s8_rest_t *rest, int count, const int8_t *const *taps,
-                                     ptrdiff_t at, const ek_gemm_s8_t *p, int mr) {
-    for (int r = 0; r < mr; r++, at += p->step, sums += EK_NEON_NR) {
-        int32x4_t a = vld1q_s32(sums), b = vld1q_s32(sums + 4);
-        for (int i = 0; i < count; i++) {
-            const int16x8_t t = vmull_s8(vld1_s8(rest[i].w), vld1_dup_s8(ek_gemm_s8_piece_neon(taps, at, &rest[i].at)));
-            a = vaddw_s16(a, vget_low_s16(t)), b = vaddw_high_s16(b, t);
+EK_KERNEL void ek_gemm_s8_rests_neon(int32x4_t sum[][2], const ek_gemm_s8_rest_t *rest, int count,
+                                     const int8_t *const *taps, ptrdiff_t at, ptrdiff_t step, const int mr) {
+    EK_NO_UNROLL for (; count > 0; count--, rest++) {
+        const int8_t *x = ek_gemm_s8_piece_neon(taps, at, &rest->at);
+        const int8x8_t w = vld1_s8(rest->w);
+        EK_UNROLL for (int r = 0; r < mr; r++) {
+            const int16x8_t t = vmull_s8(w, vld1_dup_s8(x + r * step));
+            sum[r][0] = vaddw_s16(sum[r][0], vget_low_s16(t)), sum[r][1] = vaddw_high_s16(sum[r][1], t);
         }
-        vst1q_s32(sums, a), vst1q_s32(sums + 4, b);
     }
 }
 
-/* The order of instructions is that of an in-order core, written down: a load beside every other product, what it loads
- * needed eight products later, four sums between the products of one. Loads have a register for an offset: their results
- * are due when those of the products are. Operands s0 to s15: sums of window 0 and window 1 in turn, for each channel.
- * v16-v19, v20-v23: weights of two channels, now and next; v24, v25: pieces of window 0, v26, v27: of window 1; v28-v31:
- * 16-bit sums. x4 to x7: 64 bytes of weights each. */
+#if defined(__clang__) /* gcc takes no more than 30 operands */
+/* The order of instructions is that of an in-order core, written down: a load beside every other product, what it
+ * loads needed eight products later, four sums between the products of one. Loads have a register for an offset: their
+ * results are due when those of the products are. Operands s0 to s15: sums of window 0 and window 1 in turn, for each
+ * channel. v16-v19, v20-v23: weights of two channels, now and next; v24, v25: pieces of window 0, v26, v27: of window
+ * 1; v28-v31: 16-bit sums. x4 to x7: 64 bytes of weights each. */
 #define EK_M_(op, t, w, half, x) #op " v" #t ".8h, v" #w "." #half ", v" #x "." #half "\n\t"
 #define EK_M8(op, t, w, x) EK_M_(op, t, w, 8b, x)
 #define EK_M16(op, t, w, x) EK_M_(op, t, w, 16b, x)
@@ -152,6 +155,15 @@ EK_KERNEL const int8_t *ek_gemm_s8_fours_neon(int32x4_t s[2][8], const int8_t *w
     EK_L(n1, base, o1) EK_M8(smull, 31, b, 26) EK_M16(smlal2, 28, a, 24) EK_M16(smlal2, 29, a, 26)                \
     EK_M16(smlal2, 30, b, 24) EK_M16(smlal2, 31, b, 26) EK_F(s0, 28) EK_F(s1, 29) EK_F(s2, 30) EK_F(s3, 31)
 
+#define EK_FIRST_OPERANDS                                                                                         \
+    [s0] "=&w"(s[0][0]), [s1] "=&w"(s[1][0]), [s2] "=&w"(s[0][1]), [s3] "=&w"(s[1][1]), [s4] "=&w"(s[0][2]),      \
+        [s5] "=&w"(s[1][2]), [s6] "=&w"(s[0][3]), [s7] "=&w"(s[1][3]), [s8] "=&w"(s[0][4]), [s9] "=&w"(s[1][4]),  \
+        [s10] "=&w"(s[0][5]), [s11] "=&w"(s[1][5]), [s12] "=&w"(s[0][6]), [s13] "=&w"(s[1][6]),                   \
+        [s14] "=&w"(s[0][7]), [s15] "=&w"(s[1][7])
+#define EK_FIRST_INPUTS                                                                                           \
+    [w] "r"(w), [x] "r"(x), [step] "r"(step), [o16] "r"((ptrdiff_t)16), [o32] "r"((ptrdiff_t)32),                 \
+        [o48] "r"((ptrdiff_t)48)
+
 /* The first piece of two windows: nothing to add to. */
 EK_KERNEL void ek_gemm_s8_first_neon(int32x4_t s[2][8], const int8_t *w, const int8_t *x, ptrdiff_t step) {
     __asm__ volatile(
@@ -161,12 +173,8 @@ EK_KERNEL void ek_gemm_s8_first_neon(int32x4_t s[2][8], const int8_t *w, const i
         EK_FIRST(20, 22, 16, 18, x5, EK_0, EK_16, 4, 5, 6, 7)
         EK_FIRST(16, 18, 20, 22, x5, EK_32, EK_48, 8, 9, 10, 11)
         EK_FIRST(20, 22, 16, 18, x5, EK_0, EK_16, 12, 13, 14, 15)
-        : [s0] "=&w"(s[0][0]), [s1] "=&w"(s[1][0]), [s2] "=&w"(s[0][1]), [s3] "=&w"(s[1][1]), [s4] "=&w"(s[0][2]),
-          [s5] "=&w"(s[1][2]), [s6] "=&w"(s[0][3]), [s7] "=&w"(s[1][3]), [s8] "=&w"(s[0][4]), [s9] "=&w"(s[1][4]),
-          [s10] "=&w"(s[0][5]), [s11] "=&w"(s[1][5]), [s12] "=&w"(s[0][6]), [s13] "=&w"(s[1][6]),
-          [s14] "=&w"(s[0][7]), [s15] "=&w"(s[1][7])
-        : [w] "r"(w), [x] "r"(x), [step] "r"(step), [o16] "r"((ptrdiff_t)16), [o32] "r"((ptrdiff_t)32),
-          [o48] "r"((ptrdiff_t)48)
+        : EK_FIRST_OPERANDS
+        : EK_FIRST_INPUTS
         : EK_CLOBBERS);
 }
 
@@ -190,21 +198,26 @@ EK_KERNEL const int8_t *ek_gemm_s8_twos_neon(int32x4_t s[2][8], const int8_t *w,
     return w;
 }
 
-/* n pieces of `half` times 8 elements, `pieces` of them in one sum; one window. */
-EK_KERNEL const int8_t *ek_gemm_s8_one_window_neon(int32x4_t *s, const int8_t *w, const ek_gemm_s8_piece_t *piece, int n,
-                                                   const int8_t *const *taps, ptrdiff_t at, const int pieces) {
-    for (int i = 0; i < n; i++, piece += pieces) {
-        const int8x16_t a = vld1q_s8(ek_gemm_s8_piece_neon(taps, at, piece));
-        const int8x16_t b = pieces == 2 ? vld1q_s8(ek_gemm_s8_piece_neon(taps, at, piece + 1)) : a;
-        EK_UNROLL for (int c = 0; c < 8; c++) {
+#endif
+
+/* The same for mr windows, as the compiler likes: `pieces` of each of n sums. */
+EK_KERNEL void ek_gemm_s8_pieces_neon(int32x4_t s[2][8], const int8_t *w, const ek_gemm_s8_piece_t *piece, int n,
+                                      const int8_t *const *taps, ptrdiff_t at, ptrdiff_t step, const int pieces,
+                                      const int mr) {
+    EK_NO_UNROLL for (int i = 0; i < n; i++, piece += pieces) {
+        const int8_t *x = ek_gemm_s8_piece_neon(taps, at, piece), *z = x;
+        if (pieces == 2) z = ek_gemm_s8_piece_neon(taps, at, piece + 1);
+        int8x16_t a[2], b[2];
+        EK_UNROLL for (int r = 0; r < mr; r++) a[r] = vld1q_s8(x + r * step), b[r] = vld1q_s8(z + r * step);
+        EK_UNROLL for (int c = 0; c < 8; c++, w += 16 * pieces) {
             const int8x16_t u = vld1q_s8(w), v = pieces == 2 ? vld1q_s8(w + 16) : u;
-            int16x8_t t = vmlal_high_s8(vmull_s8(vget_low_s8(u), vget_low_s8(a)), u, a);
-            if (pieces == 2) t = vmlal_high_s8(vmlal_s8(t, vget_low_s8(v), vget_low_s8(b)), v, b);
-            s[c] = vpadalq_s16(s[c], t);
-            w += 16 * pieces;
+            EK_UNROLL for (int r = 0; r < mr; r++) {
+                int16x8_t t = vmlal_high_s8(vmull_s8(vget_low_s8(u), vget_low_s8(a[r])), u, a[r]);
+                if (pieces == 2) t = vmlal_high_s8(vmlal_s8(t, vget_low_s8(v), vget_low_s8(b[r])), v, b[r]);
+                s[r][c] = vpadalq_s16(s[r][c], t);
+            }
         }
     }
-    return w;
 }
 
 /* Where the parts of a panel are, and what must be asked once for all windows. */
@@ -230,24 +243,38 @@ EK_KERNEL ek_gemm_s8_panel_neon_t ek_gemm_s8_panel_neon(const unsigned char *pan
     return a;
 }
 
-EK_KERNEL void ek_gemm_s8_tile_neon(const int8_t *const *taps, ptrdiff_t at, const ek_gemm_s8_panel_neon_t *a,
-                                    int8_t *y, int channels, const ek_gemm_s8_t *p, const ptrdiff_t step, const int mr) {
-    const int32_t *q = a->q, *q4 = EK_APART(q + 4);
-    int32x4_t s[2][8], sum[2][2];
+/* The sums of the lanes of each channel, and the bias. */
+EK_KERNEL void ek_gemm_s8_across_neon(int32x4_t sum[][2], int32x4_t s[2][8], const int32_t *q, const int mr) {
+    const int32_t *q4 = EK_APART(q + 4);
+    EK_UNROLL for (int r = 0; r < mr; r++) {
+        const int32x4_t *c = s[r];
+        sum[r][0] = vaddq_s32(vpaddq_s32(vpaddq_s32(c[0], c[1]), vpaddq_s32(c[2], c[3])), vld1q_s32(q));
+        sum[r][1] = vaddq_s32(vpaddq_s32(vpaddq_s32(c[4], c[5]), vpaddq_s32(c[6], c[7])), vld1q_s32(q4));
+    }
+}
+
+/* The sums of fours and twos; zeros where there are none. */
+EK_KERNEL void ek_gemm_s8_wide_neon(int32x4_t s[2][8], const ek_gemm_s8_panel_neon_t *a, const int8_t *const *taps,
+                                    ptrdiff_t at, ptrdiff_t step, const int mr, const int single) {
+#if defined(__clang__)
     if (mr == 2 && a->twos) {
         ek_gemm_s8_first_neon(s, a->w_two, ek_gemm_s8_piece_neon(taps, at, a->two), step);
-        if (a->fours) ek_gemm_s8_fours_neon(s, a->w_four, a->four, a->fours, taps, at, step);
-        if (a->twos > 1) ek_gemm_s8_twos_neon(s, a->w_two + 128, a->two + 1, a->twos - 1, taps, at, step);
-    } else {
-        EK_UNROLL for (int r = 0; r < mr; r++)
-            EK_UNROLL for (int c = 0; c < 8; c++) s[r][c] = vdupq_n_s32(0);
-        if (mr == 1) {
-            ek_gemm_s8_one_window_neon(s[0], a->w_four, a->four, a->fours, taps, at, 2);
-            ek_gemm_s8_one_window_neon(s[0], a->w_two, a->two, a->twos, taps, at, 1);
-        }
+        if (!single && a->fours) ek_gemm_s8_fours_neon(s, a->w_four, a->four, a->fours, taps, at, step);
+        if (!single && a->twos > 1) ek_gemm_s8_twos_neon(s, a->w_two + 128, a->two + 1, a->twos - 1, taps, at, step);
+        return;
     }
+#endif
+    EK_UNROLL for (int r = 0; r < mr; r++)
+        EK_UNROLL for (int c = 0; c < 8; c++) s[r][c] = vdupq_n_s32(0);
+    if (!single) ek_gemm_s8_pieces_neon(s, a->w_four, a->four, a->fours, taps, at, step, 2, mr);
+    ek_gemm_s8_pieces_neon(s, a->w_two, a->two, a->twos, taps, at, step, 1, mr);
+}
+
+/* The ones. */
+EK_KERNEL void ek_gemm_s8_ones_neon(int32x4_t s[2][8], const ek_gemm_s8_panel_neon_t *a, const int8_t *const *taps,
+                                    ptrdiff_t at, ptrdiff_t step, const int mr) {
     const int8_t *w = a->w_one;
-    for (int i = 0; i < a->ones; i++, w += 64) {
+    EK_NO_UNROLL for (int i = 0; i < a->ones; i++, w += 64) {
         const int8_t *x = ek_gemm_s8_piece_neon(taps, at, a->one + i);
         int8x8_t v[2];
         EK_UNROLL for (int r = 0; r < mr; r++) v[r] = vld1_s8(x + r * step);
@@ -256,27 +283,51 @@ EK_KERNEL void ek_gemm_s8_tile_neon(const int8_t *const *taps, ptrdiff_t at, con
             EK_UNROLL for (int r = 0; r < mr; r++) s[r][c] = vpadalq_s16(s[r][c], vmull_s8(u, v[r]));
         }
     }
-    EK_UNROLL for (int r = 0; r < mr; r++) {
-        const int32x4_t *c = s[r];
-        sum[r][0] = vaddq_s32(vpaddq_s32(vpaddq_s32(c[0], c[1]), vpaddq_s32(c[2], c[3])), vld1q_s32(q));
-        sum[r][1] = vaddq_s32(vpaddq_s32(vpaddq_s32(c[4], c[5]), vpaddq_s32(c[6], c[7])), vld1q_s32(q4));
-    }
+}
+
+EK_KERNEL void ek_gemm_s8_tile_neon(const int8_t *const *taps, ptrdiff_t at, const ek_gemm_s8_panel_neon_t *a,
+                                    int8_t *y, int channels, const ek_gemm_s8_t *p, ptrdiff_t step, const int mr) {
+    const int32_t *q = a->q;
+    int32x4_t s[2][8], sum[2][2];
+    ek_gemm_s8_wide_neon(s, a, taps, at, step, mr, 0);
+    ek_gemm_s8_ones_neon(s, a, taps, at, step, mr);
+    ek_gemm_s8_across_neon(sum, s, q, mr);
     if (a->slow) {
-        int32_t sums[2 * EK_NEON_NR];
-        EK_UNROLL for (int r = 0; r < mr; r++) vst1q_s32(sums + 8 * r, sum[r][0]), vst1q_s32(sums + 8 * r + 4, sum[r][1]);
-        ek_gemm_s8_rests_neon(sums, a->rest, a->rests, taps, at, p, mr);
-        if (p->finish == EK_GEMM_LAW) {
-            ek_gemm_s8_law_neon(sums, mr, a->q, y, channels, p);
+        ek_gemm_s8_rests_neon(sum, a->rest, a->rests, taps, at, step, mr);
+        if (p->finish != EK_GEMM_FAST) {
+            int32_t sums[2 * EK_NEON_NR];
+            EK_UNROLL for (int r = 0; r < 2 * mr; r++) vst1q_s32(sums + 4 * r, sum[r / 2][r % 2]);
+            if (p->finish == EK_GEMM_LAW) ek_gemm_s8_law_neon(sums, mr, q, y, channels, p);
+            else ek_gemm_s8_finish(sums, mr, (const unsigned char *)q, y, channels, p);
             return;
         }
-        if (p->finish == EK_GEMM_SCALE) {
-            ek_gemm_s8_finish(sums, mr, (const unsigned char *)a->q, y, channels, p);
-            return;
-        }
-        EK_UNROLL for (int r = 0; r < mr; r++) sum[r][0] = vld1q_s32(sums + 8 * r), sum[r][1] = vld1q_s32(sums + 8 * r + 4);
     }
     if (a->easy) ek_gemm_s8_store_neon(sum, q, y, EK_NEON_NR, p, mr, 1);
     else ek_gemm_s8_store_neon(sum, q, y, channels, p, mr, 0);
+}
+
+/* Two windows whose panel is easy. single: a two alone. */
+EK_KERNEL void ek_gemm_s8_easy_neon(const int8_t *const *taps, ptrdiff_t at, const ek_gemm_s8_panel_neon_t *a,
+                                    int8_t *y, const ek_gemm_s8_t *p, ptrdiff_t step, const int single) {
+    int32x4_t s[2][8], sum[2][2];
+    ek_gemm_s8_wide_neon(s, a, taps, at, step, 2, single);
+    if (!single) ek_gemm_s8_ones_neon(s, a, taps, at, step, 2);
+    ek_gemm_s8_across_neon(sum, s, a->q, 2);
+    ek_gemm_s8_store_neon(sum, a->q, y, EK_NEON_NR, p, 2, 1);
+}
+
+/* The same where all is one one. */
+EK_KERNEL void ek_gemm_s8_short_neon(const int8_t *const *taps, ptrdiff_t at, const ek_gemm_s8_panel_neon_t *a,
+                                     int8_t *y, const ek_gemm_s8_t *p, ptrdiff_t step) {
+    const int8_t *x = ek_gemm_s8_piece_neon(taps, at, a->one);
+    const int8x8_t v[2] = {vld1_s8(x), vld1_s8(x + step)};
+    int32x4_t s[2][8], sum[2][2];
+    EK_UNROLL for (int c = 0; c < 8; c++) {
+        const int8x8_t u = vld1_s8(a->w_one + 8 * c);
+        EK_UNROLL for (int r = 0; r < 2; r++) s[r][c] = vpaddlq_s16(vmull_s8(u, v[r]));
+    }
+    ek_gemm_s8_across_neon(sum, s, a->q, 2);
+    ek_gemm_s8_store_neon(sum, a->q, y, EK_NEON_NR, p, 2, 1);
 }
 
 /* The tile over a row; the last one overlaps the one before it. */
@@ -284,9 +335,20 @@ EK_KERNEL void ek_gemm_s8_row_neon(const int8_t *const *taps, ptrdiff_t at, cons
                                    int channels, const ek_gemm_s8_t *p, int windows, const int mr) {
     const ek_gemm_s8_panel_neon_t a = ek_gemm_s8_panel_neon(panel, channels, p);
     const ptrdiff_t step = p->step, y_step = p->y_step;
-    for (int c = 0; c < windows; c += mr) {
-        const ptrdiff_t i = EK_MIN(c, windows - mr);
-        ek_gemm_s8_tile_neon(taps, at + i * step, &a, y + i * y_step, channels, p, step, mr);
+    const int easy = mr == 2 && a.easy && !a.slow;
+    int left = windows;
+    if (easy && a.twos == 1 && !a.fours && !a.ones)
+        EK_NO_UNROLL for (; left >= 2; left -= 2, at += 2 * step, y += 2 * y_step)
+            ek_gemm_s8_easy_neon(taps, at, &a, y, p, step, 1);
+    else if (easy && a.twos)
+        EK_NO_UNROLL for (; left >= 2; left -= 2, at += 2 * step, y += 2 * y_step)
+            ek_gemm_s8_easy_neon(taps, at, &a, y, p, step, 0);
+    else if (easy && a.ones == 1)
+        EK_NO_UNROLL for (; left >= 2; left -= 2, at += 2 * step, y += 2 * y_step)
+            ek_gemm_s8_short_neon(taps, at, &a, y, p, step);
+    EK_NO_UNROLL for (; left > 0; left -= mr, at += mr * step, y += mr * y_step) {
+        const ptrdiff_t back = EK_MAX(mr - left, 0);
+        ek_gemm_s8_tile_neon(taps, at - back * step, &a, y - back * y_step, channels, p, step, mr);
     }
 }
 

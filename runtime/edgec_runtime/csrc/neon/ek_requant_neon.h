@@ -8,8 +8,8 @@
  * Cortex-A53 three times as long as two loads. */
 #define EK_APART(p) ({ const void *p_ = (p); __asm__("" : "+r"(p_)); p_; })
 
-/* Eight sums to int8 in the upper halves of the result. Rounds twice, ties away from zero, adds y_zero and saturates: of
- * x = round(sum * multiplier / 2^31) it takes (x + 2^(s-1) - (x < 0) + (y_zero << s)) >> s for 1 <= s <= 23. The table
+/* Eight sums to int8 in the upper halves of the result. Rounds twice, ties away from zero, adds y_zero and saturates:
+ * of x = round(sum * multiplier / 2^31) it takes (x + 2^(s-1) - (x < 0) + (y_zero << s)) >> s for 1 <= s <= 23. The table
  * is multiplier, addend = 2^(s-1) + (y_zero << s) and shift = 24 - s to the left, [8] each; the second halves of the
  * three are at table4. saturate: y_zero is -128, so that negative results saturate whatever their last bit. */
 EK_KERNEL int16x8_t ek_half_neon(int32x4_t a, int32x4_t b, const int32_t *table, const int32_t *table4,
