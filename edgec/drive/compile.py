@@ -132,7 +132,7 @@ def _build(job: Job, lowered: Lowered, asked: Outcome | None, labels: Sequence[s
     own = [t.name for t in board.targets]
     files = _files({t: sources[t] for t in own}, tflites, asked, binaries)
     for t in board.targets:
-        beside = app_files(sources[t.name].texts, t.mcpu, sources[t.name].flags)
+        beside = app_files(sources[t.name].texts, t.mcpu, sources[t.name].flags, link)
         files |= {f"src/{t.name}/{name}": text.encode() for name, text in beside.items()}
     weights = weights_files({t: made.weights for t, made in sources.items()})
     files |= {path: sources[t].weights for t, path in weights.items()}

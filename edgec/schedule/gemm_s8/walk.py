@@ -77,7 +77,9 @@ def _flat(c: Windows, t: Tile, core: Core) -> Iterator[Walk]:
     default = total if panels > core.l2 // 2 and not t.converts else room
     for wanted in dict.fromkeys(min(n, total) for n in (default, room // 2, 2 * room, 4 * room, total)):
         row = _even(total, max(wanted, t.mr), t.mr)
-        yield Walk(t.mr, t.nr, t.depth, row, 1, _ceil(row, t.mr) * t.mr, int(panels > total * (c.ic * t.element + c.oc)))
+        yield Walk(
+            t.mr, t.nr, t.depth, row, 1, _ceil(row, t.mr) * t.mr, int(panels > total * (c.ic * t.element + c.oc))
+        )
 
 
 def _rows(c: Windows, t: Tile, core: Core) -> Iterator[Walk]:

@@ -97,8 +97,9 @@ extern const ek_model edgec_model;
 /* One inference in the program's own buffers: model.c was compiled with -DEK_PROGRAM.  Before it, write the inputs to
  * m->tensors[m->inputs[i]].data; after it, the outputs are in m->tensors[m->outputs[i]].data.  weights: the content of
  * the weights file, at an address that is a multiple of 64.  0: all went well; else what a segment returned, or
- * EK_TOO_MANY_PORTS.  One at a time: threads that each want inferences load the library, with buffers of their own. */
-static inline int ek_infer(const ek_model *m, const void *weights)
+ * EK_TOO_MANY_PORTS.  One at a time: threads that each want inferences load the library, with buffers of their own.
+ * ek_infer_on: larger ops are shared among these threads; NULL: none. */
+static inline int ek_infer_on(const ek_model *m, ek_threads *threads, const void *weights)
 {
     for (int s = 0; s < m->n_segments; s++) {
         const ek_segment *g = &m->segments[s];
@@ -107,10 +108,15 @@ static inline int ek_infer(const ek_model *m, const void *weights)
         if (g->n_inputs > EK_MAX_PORTS || g->n_outputs > EK_MAX_PORTS) return EK_TOO_MANY_PORTS;
         for (int i = 0; i < g->n_inputs; i++) in[i] = m->tensors[g->inputs[i]].data;
         for (int i = 0; i < g->n_outputs; i++) out[i] = m->tensors[g->outputs[i]].data;
-        int code = g->run(g->arena, weights, in, out);
+        int code = threads ? g->run_on(threads, g->arena, weights, in, out, NULL, NULL)
+                           : g->run(g->arena, weights, in, out);
         if (code) return code;
     }
     return 0;
+}
+static inline int ek_infer(const ek_model *m, const void *weights)
+{
+    return ek_infer_on(m, NULL, weights);
 }
 
 #ifdef __cplusplus
