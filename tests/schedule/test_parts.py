@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import edgec.ops  # noqa: F401 (registers all operations)
-from edgec.errors import UnsupportedError
 from edgec.emit.c import check_kernels
+from edgec.errors import UnsupportedError
 from edgec.ir import Graph, OpDef, Quant, Sample, TensorType
 from edgec.ir.opdef import Arg
 from edgec.ops.conv import Conv2D, DepthwiseConv2D

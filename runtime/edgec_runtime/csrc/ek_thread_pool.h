@@ -14,7 +14,8 @@
 enum {
     EK_CACHE_LINE = 64,
     EK_SPIN_NS = 100000, /* for so long, before sleeping: more than most ops that one thread computes take */
-    EK_SPINS = 64        /* between two looks at the clock */
+    EK_SPINS = 64,       /* between two looks at the clock */
+    EK_STACK_BYTES = 512 << 10 /* of a thread: kernels take some 20 KB, musl would give 128 */
 };
 
 typedef struct ek_pool ek_pool;
@@ -119,6 +120,7 @@ static void ek_pool_stop(ek_threads *threads) {
 static ek_threads *ek_pool_start(void *memory, int threads) {
     ek_pool *p = memory;
     sigset_t all, before;
+    pthread_attr_t attr;
     if (threads < 1 || threads > EK_MAX_THREADS || (uintptr_t)memory % EK_CACHE_LINE) return NULL;
     *p = (ek_pool){ .base = { threads, ek_pool_share } };
     if (pthread_mutex_init(&p->lock, NULL)) return NULL;
@@ -126,15 +128,18 @@ static ek_threads *ek_pool_start(void *memory, int threads) {
         pthread_mutex_destroy(&p->lock);
         return NULL;
     }
+    const int described = !pthread_attr_init(&attr);
+    if (described) (void)pthread_attr_setstacksize(&attr, EK_STACK_BYTES); /* else the system's own */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     for (int started = 1; started && p->workers < threads - 1;) {
         ek_worker *w = &p->worker[p->workers];
         w->pool = p, w->part = p->workers + 1;
-        started = !pthread_create(&w->thread, NULL, ek_worker_main, w);
+        started = !pthread_create(&w->thread, described ? &attr : NULL, ek_worker_main, w);
         p->workers += started;
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (described) pthread_attr_destroy(&attr);
     if (p->workers == threads - 1) return &p->base;
     ek_pool_stop(&p->base);
     return NULL;
