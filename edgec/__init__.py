@@ -63,6 +63,7 @@ def compile(
     disable: Sequence[str] = (),
     optimistic: bool = False,
     labels: str | Path | None = None,
+    threads: int = 1,
     cc: str | None = None,
     dump: Sequence[str] = (),
     edgetpu_compiler: str | None = None,
@@ -83,6 +84,7 @@ def compile(
         disable: passes or rewrites to leave out.
         optimistic: try ops on the Edge TPU that it may or may not have.
         labels: a text file, one a line.
+        threads: the most that its C can use, 1 to 4.
         cc: a C compiler of this machine instead of zig.
         dump: "after=PASS" writes the graph beside the bundle.
         edgetpu_compiler: a path, "ssh://host", "folder:DIR", "none".
@@ -94,7 +96,7 @@ def compile(
         Path(model),
         output=_path(output),
         options=_options(
-            target, calibrate, preprocess, input_shapes, min_cosine, disable, optimistic, allow_float, validate
+            target, calibrate, preprocess, input_shapes, min_cosine, disable, optimistic, allow_float, validate, threads
         ),
         labels=_path(labels),
         cc=cc,
@@ -144,7 +146,12 @@ def explain(
 
 @_checked
 def run(
-    bundle: str | Path, inputs: Mapping[str, Any], on: str = "local:", *, timeout: float = _TIMEOUT_S
+    bundle: str | Path,
+    inputs: Mapping[str, Any],
+    on: str = "local:",
+    *,
+    threads: int = 1,
+    timeout: float = _TIMEOUT_S,
 ) -> dict[str, Array]:
     """One inference of a bundle on a device; returns the outputs by name.
 
@@ -153,13 +160,14 @@ def run(
         inputs: arrays by name. An image input takes a photo too, uint8 [height, width, 3] of any size
             (docs/preprocessing.md).
         on: the device: "local:", "emulated:pi4", "ssh://pi@host", … or a name of edgec.toml.
+        threads: of the CPU; at most what the bundle was compiled for.
         timeout: seconds for which nothing may move on the way to it.
     """
     from edgec_devices import device_for
     from edgec_runtime import Bundle
 
     with Bundle.open(bundle) as opened:
-        return device_for(_device(on), timeout).run(opened, inputs)
+        return device_for(_device(on), timeout).run(opened, inputs, threads)
 
 
 @_checked
@@ -189,7 +197,7 @@ def bench(
         on: the device, as in `run`.
         budgets: "p95<=33ms" and the like; a missed one is no error but an entry of the report.
         runs: timed inferences in all, or `seconds` of them.
-        threads: of the CPU.
+        threads: of the CPU, as in `run`.
         timeout: as in `run`.
         compare: the `json` of an earlier run.
         max_regress: how much slower than that is too slow; 0.05 is 5 %.
@@ -394,6 +402,7 @@ def _options(
     optimistic: bool,
     allow_float: bool,
     validate: str | Path | None = None,
+    threads: int = 1,
 ) -> Options:
     from edgec.drive.lower import Options
 
@@ -408,6 +417,7 @@ def _options(
         optimistic,
         _path(validate),
         allow_float,
+        threads,
     )
 
 

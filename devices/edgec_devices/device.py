@@ -29,8 +29,9 @@ class Device(ABC):
     """Seconds for which nothing may move on the way to it; of no effect on a device that is here."""
 
     @abstractmethod
-    def run(self, bundle: Bundle, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """One inference: outputs by name.  Raises InputError for inputs that do not fit, DeviceError or ToolError."""
+    def run(self, bundle: Bundle, inputs: Mapping[str, Array], threads: int = 1) -> dict[str, Array]:
+        """One inference: outputs by name.  Raises InputError for inputs that do not fit and for more threads than the
+        bundle's code is for, DeviceError or ToolError."""
 
     @abstractmethod
     def measure(self, bundle: Bundle, plan: Plan, say: Progress = lambda text: None) -> Measurement:

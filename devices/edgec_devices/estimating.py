@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from edgec_runtime import Bundle, SegmentInfo
 
 from edgec_devices.boards import Board
 from edgec_devices.measurement import OpEstimate, SegmentEstimate
-from edgec_devices.pipeline import Counts, Estimate, Place, estimate
+from edgec_devices.pipeline import Counts, Estimate, Place, estimate, estimate_parts
 
 COST_MODEL = "cost model"
 """The backend of a segment that is estimated as if it ran on an Edge TPU."""
+
+BARRIER_US = 2.0
+"""What sharing an op among threads costs: from its end on one core until the next op can begin on all."""
 
 STRANGE = 0.01
 """Share of instructions without a time of their own in the model that goes without saying."""
@@ -36,7 +39,8 @@ def _segment(index: int, s: SegmentInfo, counts: Counts | None, timed: Timed | N
         return SegmentEstimate(s.est_ms, "est. by the cost model of the Edge TPU")
     if counts is None or timed is None:
         return SegmentEstimate(None, "not counted")
-    ops = sorted(op for segment, op in counts.inferences[-1] if segment == index)
+    shared = counts.parts[-1] if counts.parts else {}
+    ops = sorted({op for segment, op in (*counts.inferences[-1], *shared) if segment == index})
     whole = timed([(index, op) for op in ops])
     # The place after the last op is the segment's own code again.
     each = tuple(timed([(index, op)]) for op in range(max(ops, default=0)))
@@ -54,12 +58,23 @@ def _timer(board: Board, counts: Counts) -> Timed:
 
         return by_rate
     found = estimate(counts, board.core, board.caches)
+    shared = estimate_parts(counts, board.core, board.caches)
+    barrier = BARRIER_US * 1e3 * board.clock_ghz
 
     def by_model(places: list[Place]) -> OpEstimate:
-        e = sum((found[p] for p in places if p in found), Estimate(0, 0.0, 0.0, 0.0, 0))
-        how = f"{e.instructions:,} instructions, {e.cycles:,.0f} cycles of a {board.core}"
+        every = [*(found[p] for p in places if p in found), *(e for p in places for e in shared.get(p, ()))]
+        e = sum(every, Estimate(0, 0.0, 0.0, 0.0, 0))
+        cycles = sum(found[p].cycles for p in places if p in found)
+        cycles += sum(slowest(shared[p]) + barrier for p in places if p in shared)
+        how = f"{e.instructions:,} instructions, {cycles:,.0f} cycles of a {board.core}"
         if e.unknown > STRANGE * e.instructions:
             how += f", {e.unknown / e.instructions:.0%} of them unknown to its model"
-        return OpEstimate(e.cycles / (board.clock_ghz * 1e6), how)
+        return OpEstimate(cycles / (board.clock_ghz * 1e6), how)
 
     return by_model
+
+
+def slowest(parts: Sequence[Estimate]) -> float:
+    """Cycles until all parts of an op are done, each on a core of its own: those of the slowest, or those in which the
+    memory brings what they all want, one line after the other."""
+    return max(max(e.cycles for e in parts), sum(e.bus for e in parts))

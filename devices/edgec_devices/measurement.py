@@ -25,7 +25,7 @@ _MESSAGE = re.compile(r"^error: (?P<what>.+)(\n  at: .+)?\n  hint: (?P<hint>.+)"
 class Plan:
     """How much to measure. rounds: launches. runs, seconds: of each launch; it ends with what comes first, but not
     before three runs. warmup: seconds, at least one inference. profiled: inferences of each launch, after the runs,
-    with times per op.
+    with times per op. threads: of the CPU.
     """
 
     rounds: int = 10
@@ -33,11 +33,12 @@ class Plan:
     seconds: float | None = 0.5
     warmup: float = WARMUP_S
     profiled: int = 3
+    threads: int = 1
 
     @staticmethod
-    def of(runs: int | None = None, seconds: float | None = None) -> Plan:
+    def of(runs: int | None = None, seconds: float | None = None, threads: int = 1) -> Plan:
         """So many runs, or seconds, in all; the defaults where neither is given.  Raises InputError."""
-        plan = Plan()
+        plan = Plan(threads=threads)
         if runs is not None and not 1 <= runs <= MAX_RUNS:
             raise InputError(f"cannot time {runs} runs", hint=f"give runs from 1 to {MAX_RUNS}")
         if runs is None:
@@ -50,6 +51,7 @@ class Plan:
         """Of the program, for one launch.  runs, profile: whether to time runs, and ops.  Without runs, ops alone are
         timed: as many of them as in all launches."""
         times = ("--warmup", str(self.warmup), *(() if self.seconds is None else ("--seconds", str(self.seconds))))
+        times += ("--threads", str(self.threads)) if self.threads > 1 else ()
         if not runs:
             return ("--runs", "0", "--profile", str(self.profiled * self.rounds), *times)
         return ("--runs", str(self.runs), *times, *(("--profile", str(self.profiled)) if profile else ()))

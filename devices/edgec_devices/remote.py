@@ -51,8 +51,9 @@ class Remote(Device):
         about = Identity(self.url, **{name: info[name] for name in IDENTITY})
         return Measurement(about, "session" if session else "program", launches[0].backends, launches)
 
-    def run(self, bundle: Bundle, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    def run(self, bundle: Bundle, inputs: Mapping[str, Array], threads: int = 1) -> dict[str, Array]:
         """One inference."""
+        bundle.manifest.check_threads(threads, str(bundle.path))
         infos = bundle.manifest.output_infos()
         files = []
         for array in check_inputs(bundle.manifest, inputs):
@@ -64,7 +65,8 @@ class Remote(Device):
             slot = send(connection, recipe, scratch=True).slot
             edgetpu = any(s.place == "edgetpu" for s in bundle.manifest.segments)
             session = edgetpu and has_runtime(connection, recipe.app)
-            ran = execute(connection, recipe.app, slot, ("--runs", "1"), files, len(infos), session)
+            options = ("--runs", "1", *(("--threads", str(threads)) if threads > 1 else ()))
+            ran = execute(connection, recipe.app, slot, options, files, len(infos), session)
         outputs = {}
         for info, data in zip(infos, ran.outputs, strict=True):
             try:

@@ -61,11 +61,16 @@ class _Entry:
         return self._opened(_model) if self.bench.bundle.is_file() else None
 
     def check(self) -> None:
-        """That its bundle can be read and its budgets are of figures that it could have. Raises InputError."""
+        """That its bundle can be read, has code for its threads, and its budgets are of figures that it could have.
+        Raises InputError."""
         path = self.bench.bundle
         if not path.is_file():
             raise InputError(f"there is no bundle {path}", at=self.at, hint=f"edgec compile MODEL -o {path}")
-        self._opened(lambda opened: parse_budgets(self.bench.budgets, opened, self.at))
+        self._opened(self._fits)
+
+    def _fits(self, opened: Bundle) -> None:
+        opened.manifest.check_threads(self.bench.threads, self.at)
+        parse_budgets(self.bench.budgets, opened, self.at)
 
     def _opened(self, call: Callable[[Bundle], _T]) -> _T:
         try:

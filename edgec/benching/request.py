@@ -9,8 +9,9 @@ from pathlib import Path
 
 from edgec_devices.device import TIMEOUT_S
 from edgec_devices.measurement import MAX_RUNS
+from edgec_runtime.manifest import MAX_THREADS
 
-from edgec.errors import InputError, UnsupportedError
+from edgec.errors import InputError
 
 MAX_REGRESS = 0.05
 FILES = ("json", "junit", "markdown", "trace", "html")
@@ -28,7 +29,9 @@ class Bench:
     too slow, 0.05 is 5 %. accept_estimates: an estimate may satisfy a budget. accept_throttling: a run that throttled
     may pass. json, junit, markdown, trace, html: files to write.
 
-    Raises InputError for a value out of its range, UnsupportedError for threads that the generated C cannot use.
+    threads: of the CPU.
+
+    Raises InputError for a value out of its range.
     """
 
     bundle: Path
@@ -53,11 +56,8 @@ class Bench:
             raise InputError(f"cannot time {self.runs} runs", hint=f"give runs from 1 to {MAX_RUNS}")
         if self.seconds is not None and not (math.isfinite(self.seconds) and self.seconds > 0):
             raise InputError(f"cannot time for {self.seconds:g} seconds", hint="give seconds above 0")
-        if self.threads < 1:
-            raise InputError(f"nothing runs on {self.threads} threads", hint="give 1, or leave threads out")
-        if self.threads > 1:
-            what = f"{self.threads} threads: the generated C of this version runs on one"
-            raise UnsupportedError(what, hint="leave threads out")
+        if not 1 <= self.threads <= MAX_THREADS:
+            raise InputError(f"nothing runs on {self.threads} threads", hint=f"give 1 to {MAX_THREADS}")
         if not (math.isfinite(self.timeout) and self.timeout >= 1):
             raise InputError(f"cannot wait for {self.timeout:g} seconds", hint="give a timeout of 1 or more")
         if not 0 < self.max_regress < 10:

@@ -25,7 +25,7 @@ _FILE = click.Path(path_type=Path)
 @click.option("--budget", "budgets", multiple=True, metavar="EXPR", help="exit code 1 unless it holds: p95<=33ms, …")
 @click.option("--runs", type=int, metavar="N", help="so many timed inferences in all")
 @click.option("--seconds", type=float, metavar="S", help="timed inferences for so long in all (default: about 5)")
-@click.option("--threads", type=int, metavar="N", help="of the CPU; the generated C of this version runs on 1")
+@click.option("--threads", type=int, metavar="N", help="of the CPU, as the bundle was compiled for (default: 1)")
 @click.option(
     "--timeout", type=click.FloatRange(1), metavar="S", help="give up when for S seconds nothing moved (default: 30)"
 )

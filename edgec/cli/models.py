@@ -58,6 +58,7 @@ def _lowering_options(fn: Callable[..., Any]) -> Callable[..., Any]:
     "--validate", type=click.Path(path_type=Path), help="as --calibrate, to verify with (default: a quarter of those)"
 )
 @click.option("--labels", type=click.Path(path_type=Path), help="text file, one label a line")
+@click.option("--threads", default=1, show_default=True, metavar="N", help="the most that its C can use, 1 to 4")
 @click.option("--cc", help="a C compiler of this machine for its own code, instead of zig")
 @click.option(
     "--dump", multiple=True, metavar="after=PASS", help="write the graph after a pass (or after=all) beside the bundle"
@@ -144,12 +145,13 @@ def explain(
 )
 @click.option("--output", required=True, type=click.Path(path_type=Path), help=".npz, or .png/.jpg for an image output")
 @on_one("device", default="local:", show_default=True)
+@click.option("--threads", default=1, show_default=True, metavar="N", help="of the CPU, as the bundle was compiled for")
 @TIMEOUT
-def run(bundle: Path, inputs: Path, output: Path, device: str, timeout: float) -> None:
+def run(bundle: Path, inputs: Path, output: Path, device: str, threads: int, timeout: float) -> None:
     """Run one inference of a bundle on a device."""
     from edgec.drive.run import run_bundle
 
-    click.echo(run_bundle(bundle, inputs, output, resolved(device), timeout))
+    click.echo(run_bundle(bundle, inputs, output, resolved(device), timeout, threads))
 
 
 @click.command()
@@ -191,12 +193,13 @@ def _options(
     optimistic: bool,
     allow_float: bool,
     validate: Path | None = None,
+    threads: int = 1,
 ) -> Options:
     from edgec.drive.lower import Options
 
     shapes = dict(map(_parse_shape, input_shape))
     return Options(
-        target, calibrate, preprocess, shapes, disable_pass, min_cosine, optimistic, validate, allow_float
+        target, calibrate, preprocess, shapes, disable_pass, min_cosine, optimistic, validate, allow_float, threads
     )  # fmt: skip
 
 

@@ -33,7 +33,8 @@ def run_bench(request: Bench, say: Progress = lambda text: None) -> BenchReport:
     baseline = (request.compare, BenchReport.load_file(request.compare)) if request.compare else None
     with Bundle.open(request.bundle) as bundle:
         wanted = parse_budgets(request.budgets, bundle)
-        plan = Plan.of(request.runs, request.seconds)
+        bundle.manifest.check_threads(request.threads, str(request.bundle))
+        plan = Plan.of(request.runs, request.seconds, request.threads)
         device = device_for(request.on, request.timeout)
         measurement = device.measure(bundle, plan, say)
         report = build_report(bundle, measurement, _settings(request, plan))

@@ -120,17 +120,19 @@ def _build(job: Job, lowered: Lowered, asked: Outcome | None, labels: Sequence[s
     board, segments = lowered.target.board, lowered.partition.segments
     say("emit")
     # what this machine tries of another's bundle is plain code, whose weights other targets have too
-    cores = {t.name: cores_of(board, t) if t in board.targets else (PLAIN,) for t in targets_of(board)}
+    threads, plain = job.options.threads, (replace(PLAIN, threads=job.options.threads),)
+    cores = {t.name: cores_of(board, t, threads) if t in board.targets else plain for t in targets_of(board)}
     sources = {target: target_sources(lowered.graph, segments, found) for target, found in cores.items()}
     tflites = {s.name: write_tflite(s.graph) for s in segments if s.place == "edgetpu"}
     compilers = compilers_for(board, job.cc)
     flags = {file: given for made in sources.values() for file, given in made.flags.items()}
-    binaries = build({t: made.texts for t, made in sources.items()}, CSRC, compilers, say, flags)
+    texts, link = {t: made.texts for t, made in sources.items()}, ("-pthread",) if threads > 1 else ()
+    binaries = build(texts, CSRC, compilers, say, flags, link)
     say("pack")
     own = [t.name for t in board.targets]
     files = _files({t: sources[t] for t in own}, tflites, asked, binaries)
     for t in board.targets:
-        beside = app_files(sources[t.name].texts, t.mcpu, sources[t.name].flags)
+        beside = app_files(sources[t.name].texts, t.mcpu, sources[t.name].flags, link)
         files |= {f"src/{t.name}/{name}": text.encode() for name, text in beside.items()}
     weights = weights_files({t: made.weights for t, made in sources.items()})
     files |= {path: sources[t].weights for t, path in weights.items()}
@@ -140,7 +142,7 @@ def _build(job: Job, lowered: Lowered, asked: Outcome | None, labels: Sequence[s
     if asked is not None and asked.version is not None:
         toolchain[PROGRAM] = asked.version
     arena = {s.name: max(made.arena[s.name] for made in sources.values()) for s in segments}
-    contents = contents_of(lowered, arena, weights, files, labels, toolchain)
+    contents = contents_of(lowered, arena, weights, files, labels, toolchain, threads)
     say("verify")
     checked = _verify(contents, files, lowered, job.options.min_cosine if lowered.quantized else None, say)
     say("pack")

@@ -22,10 +22,12 @@ def contents_of(
     files: Mapping[str, bytes],
     labels: Sequence[str] | None,
     toolchain: Mapping[str, str],
+    threads: int,
 ) -> Contents:
     """Without verification, which comes after.
 
     arena: bytes, by segment, enough for every target. weights: paths, by target. files: of the bundle, by path.
+    threads: the most that its C can use.
     """
     tensors = crossing(lowered.graph, lowered.partition.segments)
     targets = sorted(name.split("/")[1] for name in files if name.startswith("lib/"))
@@ -41,6 +43,7 @@ def contents_of(
         libraries={t: f"lib/{t}/libmodel.so" for t in targets},
         programs={t: f"bin/{t}/main" for t in targets},
         weights=weights,
+        threads=threads,
         labels=tuple(labels) if labels is not None else None,
         preprocess=lowered.preprocess,
         toolchain=toolchain,

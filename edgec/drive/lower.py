@@ -11,6 +11,7 @@ from edgec_partitioner.cpu_cost import CpuCost
 from edgec_partitioner.legalize import Applied, legalize, rewrites
 from edgec_partitioner.partition import Partition, Wishes, partition
 from edgec_runtime import Preprocess
+from edgec_runtime.manifest import MAX_THREADS
 
 from edgec.drive.native import NativeGraph, native_compiler, runner
 from edgec.emit.c import check_kernels
@@ -45,7 +46,7 @@ class Options:
     Edge TPU, to leave out. optimistic: give the Edge TPU ops of which it is not known whether they map.
     min_cosine: a quantized model whose outputs are less like the float model's than this is refused. validate: as
     calibrate, to verify with; default: samples held back from calibration. allow_float: a float model without
-    calibration data runs on the CPU though the target has an Edge TPU.
+    calibration data runs on the CPU though the target has an Edge TPU. threads: the most that the C can use, 1 to 4.
     """
 
     target: str = "host"
@@ -57,6 +58,7 @@ class Options:
     optimistic: bool = False
     validate: Path | None = None
     allow_float: bool = False
+    threads: int = 1
 
 
 @dataclass(frozen=True)
@@ -133,6 +135,8 @@ def lower(
     target = Target.parse(options.target)
     if not -1 <= options.min_cosine <= 1:
         raise InputError(f"no cosine can be {options.min_cosine:g} or more", "--min-cosine", "give one of -1 to 1: 0.9")
+    if not 1 <= options.threads <= MAX_THREADS:
+        raise InputError(f"no code is for {options.threads} threads", "--threads", f"give 1 to {MAX_THREADS}")
     passes_off, rewrites_off = _disabled(options.disable)
     say("read")
     imported = read_model(model, options.input_shapes, opaque=assume)

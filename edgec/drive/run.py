@@ -22,12 +22,14 @@ from edgec.ir.types import dequantize
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp")
 
 
-def run_bundle(path: Path, inputs: Path, output: Path, device: str, timeout: float = TIMEOUT_S) -> str:
+def run_bundle(
+    path: Path, inputs: Path, output: Path, device: str, timeout: float = TIMEOUT_S, threads: int = 1
+) -> str:
     """Run on `device` ("local:", "emulated:pi4", …); returns lines: how photos were prepared, what was written.
 
     inputs: an .npz by input name, an .npy or a photo for a single input; arrays of pixels, uint8 [height,width,3], are
     photos too. output: an .npz by output name, or an image file for a single output of 1 or 3 channels in 0…1. timeout:
-    seconds for which nothing may move on the way to it.
+    seconds for which nothing may move on the way to it. threads: of the CPU.
     """
     if not output.parent.is_dir():
         raise InputError(f"the folder {output.parent} does not exist", at=str(output), hint=f"mkdir -p {output.parent}")
@@ -37,7 +39,7 @@ def run_bundle(path: Path, inputs: Path, output: Path, device: str, timeout: flo
         manifest = bundle.manifest
         given = load_inputs(inputs, manifest)
         prepared = dict(zip(manifest.inputs, check_inputs(manifest, given), strict=True))
-        results = device_for(device, timeout).run(bundle, prepared)
+        results = device_for(device, timeout).run(bundle, prepared, threads)
     _save(output, results, manifest)
     shapes = ", ".join(f"{n} {a.dtype}{list(a.shape)}" for n, a in results.items())
     lines = [

@@ -51,7 +51,8 @@ def target_sources(graph: Graph, segments: Sequence[Segment], cores: Sequence[Co
     texts = {f"{source.name}.c": source.text for _, source in every}
     flags = {f"{source.name}.c": core.flags for core, source in every if len(kept) > 1}
     ends = _names(graph.inputs), _names(graph.outputs)
-    texts["model.c"] = model_source(graph.name, crossing(graph, segments), entries, *ends, weights.data)
+    tensors, threads = crossing(graph, segments), cores[-1].threads
+    texts["model.c"] = model_source(graph.name, tensors, entries, *ends, weights.data, threads)
     return TargetSources(texts, flags, common, arena, weights.data)
 
 

@@ -3,7 +3,7 @@
 from edgec.ir.build import Builder
 from edgec.ir.graph import Graph, Op, Value
 from edgec.ir.interp import fold, interp
-from edgec.ir.kernel import KernelCall, Pointer, Scratch, Struct, Table
+from edgec.ir.kernel import PART, PARTS, KernelCall, Pointer, Scratch, Share, Struct, Table
 from edgec.ir.opdef import (
     OnnxNode,
     OpDef,
@@ -21,6 +21,8 @@ from edgec.ir.types import Array, Quant, TensorType
 from edgec.ir.verify import verify
 
 __all__ = [
+    "PART",
+    "PARTS",
     "Array",
     "Builder",
     "Graph",
@@ -34,6 +36,7 @@ __all__ = [
     "Refusal",
     "Sample",
     "Scratch",
+    "Share",
     "Struct",
     "Table",
     "TensorType",

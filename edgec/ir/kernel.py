@@ -31,7 +31,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Scratch:
-    """Memory of the arena that holds nothing before and after the call."""
+    """Memory of the arena that holds nothing before and after the call: so much for each part."""
 
     nbytes: int
 
@@ -63,7 +63,18 @@ class Struct:
         return value.array
 
 
-Operand = Pointer | Table | Scratch | Struct | int | str
+@dataclass(frozen=True)
+class Share:
+    """Which part of its result a call computes: as C has it where it computes all, and where it is one of several."""
+
+    alone: str
+    shared: str
+
+
+PART = Share("0", "part")
+PARTS = Share("1", "parts")
+
+Operand = Pointer | Table | Scratch | Struct | Share | int | str
 """A number or the name of a C enum stands for itself."""
 
 
@@ -79,6 +90,11 @@ class KernelCall:
     def of(cls, kernel: str, *operands: Operand | Value) -> KernelCall:
         """A call with these operands; a value is a pointer to its elements."""
         return cls(kernel, tuple(Pointer(x) if isinstance(x, Value) else x for x in operands))
+
+    @property
+    def divisible(self) -> bool:
+        """Whether several threads may share it."""
+        return PARTS in self.operands
 
     def struct(self, ctype: str) -> Struct:
         """The operand that is a struct of this type."""

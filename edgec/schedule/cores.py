@@ -22,7 +22,8 @@ class Core:
 
     vector: bytes of a register, of which there are `registers`. macs_s8, macs_f32: multiply-accumulates a cycle at
     best. l1, l2: bytes of the data caches that it has for itself. flags: of the C compiler, beside the target's.
-    detect: the C function of ek_cpu.h that tells whether this machine is one; "": all of the target are.
+    detect: the C function of ek_cpu.h that tells whether this machine is one; "": all of the target are. threads: the
+    most that share a call. barrier: cycles that sharing costs.
     """
 
     name: str
@@ -35,6 +36,8 @@ class Core:
     l2: int = 512 << 10
     flags: tuple[str, ...] = ()
     detect: str = ""
+    threads: int = 1
+    barrier: int = 2_000
 
     def with_caches(self, caches: Sequence[Cache]) -> Core:
         """The same core with the caches of a board, nearest first; without any, its own."""
@@ -47,8 +50,12 @@ PLAIN = Core("any core")
 """No core in particular: plain kernels only."""
 
 
-def cores_of(board: Board, target: ArchTarget) -> tuple[Core, ...]:
+def cores_of(board: Board, target: ArchTarget, threads: int = 1) -> tuple[Core, ...]:
     """The cores that a target's code is written for; all but the last say how a machine that has it is told."""
+    return tuple(replace(c, threads=threads) for c in _cores_of(board, target))
+
+
+def _cores_of(board: Board, target: ArchTarget) -> tuple[Core, ...]:
     if target.name == "linux-armv7":
         return (PLAIN,)  # its variants are for 64 bits
     found = core(target.mcpu).with_caches(board.caches)

@@ -19,12 +19,13 @@ _CONCAT = "ek_concat"
 class Step:
     """One function: the ops that it computes, by their position in the graph, and the calls that do it.
 
-    at: the op in whose turn it runs: one of its own.
+    at: the op in whose turn it runs: one of its own. shared: by several threads, those calls that can be.
     """
 
     ops: tuple[int, ...]
     calls: tuple[KernelCall, ...]
     at: int
+    shared: bool = False
 
 
 def fuse(graph: Graph, steps: Sequence[Step], core: Core, where: Places) -> list[Step]:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from edgec.ir import Graph, KernelCall
+from edgec.ir import PART, PARTS, Graph, KernelCall, Op
 from edgec.schedule.cores import Core
 from edgec.schedule.fuse import Step, fuse
 from edgec.schedule.liveness import lifetimes, peak, tensors
 from edgec.schedule.variant import preferred
 from edgec.schedule.views import Calls, Places, is_done, places
+
+_WORTH_SHARING = 4
+"""Barriers that a step takes at least for threads to share it: two then still save a third of its time."""
+_BYTES_A_CYCLE = 4
 
 
 @dataclass(frozen=True)
@@ -23,7 +28,8 @@ class Scheduled:
 
 
 def schedule(graph: Graph, core: Core) -> Scheduled:
-    """Choose where values lie, which calls are done at once, and for every call what computes it on this core."""
+    """Choose where values lie, which calls are done at once, for every call what computes it on this core, and whether
+    its threads share it."""
     calls = [op.spec.calls(op) for op in graph.ops]
     where = _places(graph, calls)
     plain = [
@@ -32,13 +38,30 @@ def schedule(graph: Graph, core: Core) -> Scheduled:
         if (left := tuple(call for call in some if not is_done(call, where)))
     ]
     steps = (replace(s, calls=tuple(chosen(c, core) for c in s.calls)) for s in fuse(graph, plain, core, where))
-    return Scheduled(where, tuple(s.at for s in plain), tuple(steps))
+    shared = (replace(s, shared=_worth_sharing([graph.ops[i] for i in s.ops], core)) for s in steps)
+    return Scheduled(where, tuple(s.at for s in plain), tuple(shared))
 
 
 def chosen(call: KernelCall, core: Core) -> KernelCall:
-    """The call of the variant that analysis prefers; the call itself where there is none."""
+    """The call of the variant that analysis prefers, divisible; the call itself where there is none."""
     best = preferred(call, core)
-    return call if best is None else best[0].apply(call, core, best[1])
+    if best is None:
+        return call
+    found = best[0].apply(call, core, best[1])
+    return replace(found, operands=(*found.operands[:-2], PART, PARTS)) if found.operands[-2:] == (0, 1) else found
+
+
+def _worth_sharing(ops: Sequence[Op], core: Core) -> bool:
+    """Whether it pays for the core's threads: a small step is over before the others have begun."""
+    if core.threads == 1:
+        return False
+    cycles = sum(op.spec.macs(op) / (core.macs_f32 if _is_float(op) else core.macs_s8) for op in ops)
+    moved = sum(v.type.nbytes for op in ops for v in (*op.inputs, *op.outputs))
+    return cycles + moved / _BYTES_A_CYCLE >= _WORTH_SHARING * core.barrier
+
+
+def _is_float(op: Op) -> bool:
+    return op.output.type.dtype == "float32"
 
 
 def _places(graph: Graph, calls: Calls) -> Places:

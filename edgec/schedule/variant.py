@@ -25,8 +25,9 @@ class Variant:
     """A way to compute the calls of the plain kernel `of`, by the C function `name`, on cores that have all of `isa`.
 
     schedules: the legal parameters for a call on a core, what analysis says is best first; none where it cannot take
-    the call. apply: the call of the variant with such parameters; it packs the weights. fuses: whether `schedules` says
-    for the calls that follow a call (`KernelCall.then`) whether it can take them; else it takes none.
+    the call. apply: the call of the variant with such parameters; it packs the weights. The C function computes a part
+    of its result: the last two operands are which, and of how many, and apply gives 0, 1. fuses: whether `schedules`
+    says for the calls that follow a call (`KernelCall.then`) whether it can take them; else it takes none.
     """
 
     of: str

@@ -45,11 +45,13 @@ def build(
     compilers: Mapping[str, Compiler],
     progress: Progress = lambda text: None,
     flags: Mapping[str, Sequence[str]] | None = None,
+    link: Sequence[str] = (),
 ) -> dict[str, Binaries]:
     """Compile each target's sources (target → file name → C) with its compiler.
 
-    flags: what a file of this name takes beside. model.c and main.c (of csrc) are compiled as the program wants them
-    too. The same sources give the same bytes: nothing of the build directory gets into the objects.
+    flags: what a file of this name takes beside; link: what the linker does. model.c and main.c (of csrc) are compiled
+    as the program wants them too. The same sources give the same bytes: nothing of the build directory gets into the
+    objects.
     """
     store = objects()
     with tempfile.TemporaryDirectory(prefix="edgec-build-") as tmp, ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -57,7 +59,7 @@ def build(
         for target, texts in sources.items():
             progress(f"{COMPILE_C} for {target}")
             place = _Target(Path(tmp) / target, csrc, compilers[target], store)
-            made[target] = _build_one(place, texts, flags or {}, pool)
+            made[target] = _build_one(place, texts, flags or {}, link, pool)
     store.trim()
     return made
 
@@ -78,15 +80,19 @@ def objects() -> Store:
 
 
 def _build_one(
-    target: _Target, texts: Mapping[str, str], flags: Mapping[str, Sequence[str]], pool: ThreadPoolExecutor
+    target: _Target,
+    texts: Mapping[str, str],
+    flags: Mapping[str, Sequence[str]],
+    link: Sequence[str],
+    pool: ThreadPoolExecutor,
 ) -> Binaries:
     jobs = {f"{Path(n).stem}.o": pool.submit(target.compile, n, text, flags.get(n, ())) for n, text in texts.items()}
     jobs["model_program.o"] = pool.submit(target.compile, "model.c", texts["model.c"], ["-DEK_PROGRAM"])
     jobs["main.o"] = pool.submit(target.compile, "main.c", (target.csrc / "main.c").read_text())
     done = {name: job.result() for name, job in jobs.items()}
     ours = {name: data for name, data in done.items() if name not in ("model.o", "model_program.o", "main.o")}
-    library = pool.submit(target.link, "libmodel.so", {**ours, "model.o": done["model.o"]})
-    program = target.link("main", {**ours, **{n: done[n] for n in ("model_program.o", "main.o")}})
+    library = pool.submit(target.link, "libmodel.so", {**ours, "model.o": done["model.o"]}, link)
+    program = target.link("main", {**ours, **{n: done[n] for n in ("model_program.o", "main.o")}}, link)
     return Binaries(library.result(), program)
 
 
@@ -111,16 +117,17 @@ class _Target:
 
         return self._made(key, make)
 
-    def link(self, name: str, parts: Mapping[str, bytes]) -> bytes:
+    def link(self, name: str, parts: Mapping[str, bytes], extra: Sequence[str] = ()) -> bytes:
         """A library if its name ends in .so, else a program."""
         library = name.endswith(".so")
-        flags = [*self._cc.command, *(self._cc.library if library else self._cc.program)]
+        flags = [*self._cc.command, *(self._cc.library if library else self._cc.program), *extra]
         key = self._key(name, flags, *(hashlib.sha256(data).hexdigest() for data in parts.values()))
 
         def make(folder: Path) -> Path:
             for part, data in parts.items():
                 (folder / part).write_bytes(data)
-            (self._cc.link_library if library else self._cc.link_program)([folder / p for p in parts], folder / name)
+            link = self._cc.link_library if library else self._cc.link_program
+            link([folder / p for p in parts], folder / name, extra)
             return folder / name
 
         return self._made(key, make)

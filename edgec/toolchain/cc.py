@@ -81,14 +81,14 @@ class Compiler:
         includes = [f"-I{p}" for p in include]
         self._run([*self.objects, *FLAGS, *extra, *includes, "-c", str(source)], source.name, output)
 
-    def link_library(self, objects: Sequence[Path], output: Path) -> None:
+    def link_library(self, objects: Sequence[Path], output: Path, extra: Sequence[str] = ()) -> None:
         """A shared library that needs the C library alone."""
         name = f"-Wl,-soname,{output.name}"
-        self._run([*self.library, "-shared", name, *map(str, objects), "-lm", "-s"], output.name, output)
+        self._run([*self.library, "-shared", name, *map(str, objects), "-lm", "-s", *extra], output.name, output)
 
-    def link_program(self, objects: Sequence[Path], output: Path) -> None:
+    def link_program(self, objects: Sequence[Path], output: Path, extra: Sequence[str] = ()) -> None:
         """An executable (static where the target says so)."""
-        self._run([*self.program, *map(str, objects), "-lm", "-s"], output.name, output)
+        self._run([*self.program, *map(str, objects), "-lm", "-s", *extra], output.name, output)
 
     def _run(self, args: Sequence[str], what: str, output: Path) -> None:
         # zig's own libraries, which are built once, go to the global folder; what is ours, beside the output

@@ -1,7 +1,7 @@
 """Runs a bundle like its own program (csrc/main.c), but with a Session, so on the Edge TPU where there is one.
 
 python -m edgec_runtime BUNDLE [--tpu MODE] [--runs N] [--seconds S] [--warmup S] [--launched NS] [--input FILE …]
-                               [--output DIR] [--json]
+                               [--output DIR] [--json] [--threads N]
 
 --input: an .npy file for each input, in order, with a prepared tensor or a photo's pixels; or a photo (needs Pillow).
 """
@@ -27,7 +27,7 @@ from .session import TPU_MODES, Session
 
 def run(options: argparse.Namespace) -> Dict[str, object]:
     """Warms up, times the runs, writes the outputs; the report is main.c's with a "backend" for each segment."""
-    with Session(options.bundle, tpu=options.tpu) as session:
+    with Session(options.bundle, tpu=options.tpu, threads=options.threads) as session:
         load = None if options.launched is None else time.monotonic_ns() - options.launched
         inputs: Dict[str, Any] = noise_inputs(session.manifest)
         if options.input:
@@ -72,6 +72,7 @@ def main() -> int:
     parser.add_argument("--input", nargs="+", default=[])
     parser.add_argument("--output")
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
     try:
         report = run(options)

@@ -19,6 +19,7 @@ from .tensors import Quant, TensorInfo
 SCHEMA = 3
 MAX_RANK = 8
 WEIGHTS_ALIGN = 64
+MAX_THREADS = 4
 MAX_TENSOR_BYTES = 1 << 30
 DTYPES = ("<f4", "|i1", "|u1", "<i4", "<i8", "|b1")
 PLACES = ("cpu", "edgetpu")
@@ -61,7 +62,7 @@ class Contents:
     """What a compile says of a bundle: its manifest without what `write_bundle` adds.
 
     preprocess: for the inputs that are images, by name, how a photo becomes one.  libraries, programs, weights: a path
-    in the bundle for each target.
+    in the bundle for each target.  threads: the most that the libraries and programs can use.
     """
 
     edgec: str
@@ -75,6 +76,7 @@ class Contents:
     libraries: Mapping[str, str]
     programs: Mapping[str, str]
     weights: Mapping[str, str]
+    threads: int
     labels: Optional[Tuple[str, ...]]
     preprocess: Mapping[str, Preprocess]
     toolchain: Mapping[str, Any]
@@ -100,6 +102,15 @@ class Manifest(Contents):
 
     schema: int
     files: Mapping[str, FileInfo]
+
+    def check_threads(self, wanted: int, at: str) -> None:
+        """Raises InputError for more threads than the code is for.  at: the bundle."""
+        if wanted < 1:
+            raise InputError(f"nothing runs on {wanted} threads", at=at, hint="give 1 or more")
+        if wanted > self.threads:
+            code = f"for {self.threads}" if self.threads > 1 else "for one thread"
+            hint = f"compile it with --threads {wanted}" if wanted <= MAX_THREADS else f"give {MAX_THREADS} at most"
+            raise InputError(f"{wanted} threads: the bundle's code is {code}", at=at, hint=hint)
 
     def input_infos(self) -> Tuple[TensorInfo, ...]:
         """The model's inputs, in order."""
@@ -210,11 +221,19 @@ def check_manifest(value: Any) -> Manifest:
         preprocess=MappingProxyType({k: _preprocess(r) for k, r in _preprocesses(top)}),
         toolchain=top.get("toolchain", dict, {}),
         verification=top.get("verification", dict, {}),
+        threads=_threads(top),
     )
     _check_flow(manifest, top)
     _check_paths(manifest, top)
     _check_preprocess(manifest, top)
     return manifest
+
+
+def _threads(top: _Reader) -> int:
+    threads = top.count("threads", 1)
+    if not 1 <= threads <= MAX_THREADS:
+        top.bad('has an impossible "threads"', threads)
+    return threads
 
 
 def _tensor(name: str, r: _Reader) -> TensorInfo:

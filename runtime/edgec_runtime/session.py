@@ -21,11 +21,11 @@ from .inputs import check_inputs, noise_inputs
 from .interpreters import Interpreter, InterpreterFactory, address, interpreter_factory, load_edgetpu, match_ports
 from .manifest import SegmentInfo
 from .tensors import TensorInfo
+from .threads import ThreadPool, aligned
 from .timing import Times, time_calls
 
 Array = NDArray[Any]
 TPU_MODES = ("auto", "delegate", "interpreter", "c")
-ALIGN = 64  # of every buffer: a cache line, and more than any vector load needs
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,7 @@ class Session:
             "delegate" insists on the stick; "interpreter" runs the .tflite on LiteRT's or tflite-runtime's reference
             kernels; "c" never looks for a stick.
         interpreter: "litert", "tflite-runtime", or a function that makes one.
+        threads: of the CPU, for C segments; at most manifest.threads.  The results are the same.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class Session:
         *,
         tpu: str = "auto",
         interpreter: Union[str, InterpreterFactory, None] = None,
+        threads: int = 1,
     ) -> None:
         if tpu not in TPU_MODES:
             what = f'tpu="{tpu}" is no way to run{did_you_mean(tpu, TPU_MODES)}'
@@ -71,16 +73,19 @@ class Session:
         self.bundle = bundle if isinstance(bundle, Bundle) else Bundle.open(bundle)
         self.manifest = self.bundle.manifest
         self.tpu = tpu
+        self.threads = threads
         self._interpreter = interpreter
         self._lock = threading.Lock()
         self._library: Optional[ctypes.CDLL] = None
         self._weights: Optional[Array] = None  # mapped read only
         self._arena: Optional[Array] = None
+        self._pool: Optional[ThreadPool] = None
         self._buffers: Dict[str, Array] = {}
         self._retired: List[_Backend] = []
         self._warned = False
         self._closed = False
         try:
+            self.manifest.check_threads(threads, str(self.bundle.path))
             self._backends: List[_Backend] = self._build()
         except BaseException:
             self.close()
@@ -165,7 +170,9 @@ class Session:
             self._backends = []  # first: their pointers go into the buffers
             self._retired = []
             self._buffers = {}
-            self._arena = None
+            if self._pool is not None:
+                self._pool.stop()
+            self._pool = self._arena = None
             self._weights = None
             if self._owns_bundle:
                 self.bundle.close()
@@ -189,7 +196,7 @@ class Session:
         self._adopt(found)
         for info in self.manifest.tensors.values():
             if info.name not in self._buffers:
-                self._buffers[info.name] = _aligned(info.nbytes).view(info.numpy_dtype).reshape(info.shape)
+                self._buffers[info.name] = aligned(info.nbytes).view(info.numpy_dtype).reshape(info.shape)
         for one in found.values():
             one.bind(self._buffers)
         return [found[s.name] if s.name in found else self._on_c(s) for s in self.manifest.segments]
@@ -251,16 +258,18 @@ class Session:
         if self._library is None:
             self._library = self._load()
             self._weights = self._map_weights()
+            if self.threads > 1:
+                self._pool = ThreadPool(self._library, self.threads)
         if self._arena is None:
             # One for all: segments run one after the other.  Our own, since a static one is shared by all sessions.
-            self._arena = _aligned(max((g.arena for g in self.manifest.segments), default=0))
+            self._arena = aligned(max((g.arena for g in self.manifest.segments), default=0))
         try:
-            function = getattr(self._library, s.symbol)
+            function = getattr(self._library, s.symbol if self._pool is None else f"{s.symbol}_on")
         except AttributeError:
             raise DeviceError(
                 f"the bundle's library lacks {s.symbol}", at=str(self.bundle.path), hint="compile the model again"
             ) from None
-        return _CSegment(s, function, self._arena, self._weights, self._buffers)
+        return _CSegment(s, function, self._pool, self._arena, self._weights, self._buffers)
 
     def _load(self) -> ctypes.CDLL:
         target = machine_target()
@@ -321,32 +330,33 @@ class Session:
 # ---- the two kinds of segment ------------------------------------------------------------------------------------
 
 
-def _aligned(nbytes: int) -> Array:
-    """Zeroed bytes that start on a multiple of ALIGN."""
-    raw = np.zeros(nbytes + ALIGN, np.uint8)
-    start = -raw.ctypes.data % ALIGN
-    return raw[start : start + nbytes]
-
-
 class _CSegment:
     kind = "c"
 
     def __init__(
-        self, s: SegmentInfo, function: Any, arena: Array, weights: Optional[Array], buffers: Mapping[str, Array]
+        self,
+        s: SegmentInfo,
+        function: Any,
+        pool: Optional[ThreadPool],
+        arena: Array,
+        weights: Optional[Array],
+        buffers: Mapping[str, Array],
     ) -> None:
         self.info = s
         self._function = function
         function.restype = ctypes.c_int
-        pointers = ctypes.POINTER(ctypes.c_void_p)
-        function.argtypes = [ctypes.c_void_p, ctypes.c_void_p, pointers, pointers]
-        self._keep = (arena, weights, [buffers[n] for n in (*s.inputs, *s.outputs)])
-        self._weights = ctypes.c_void_p(None if weights is None else weights.ctypes.data)
-        self._arena = ctypes.c_void_p(arena.ctypes.data if s.arena else None)
-        self._in = _pointers([buffers[n] for n in s.inputs])
-        self._out = _pointers([buffers[n] for n in s.outputs])
+        self._keep = (pool, arena, weights, [buffers[n] for n in (*s.inputs, *s.outputs)])
+        ports = (
+            ctypes.c_void_p(arena.ctypes.data if s.arena else None),
+            ctypes.c_void_p(None if weights is None else weights.ctypes.data),
+            _pointers([buffers[n] for n in s.inputs]),
+            _pointers([buffers[n] for n in s.outputs]),
+        )
+        self._given = ports if pool is None else (pool.address, *ports, None, None)
+        function.argtypes = [ctypes.c_void_p] * len(self._given)
 
     def run(self) -> None:
-        code = self._function(self._arena, self._weights, self._in, self._out)
+        code = self._function(*self._given)
         if code:
             raise DeviceError(
                 f"the segment's C returned {code}", at=self.info.name, hint="compile the model again, or report this"

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from edgec.benching.config import benches
 from edgec.benching.request import Bench, share
-from edgec.errors import InputError, UnsupportedError
+from edgec.errors import InputError
 from tests.runtime import tiny_model
 
 DEVICES = '[devices]\nattic = "ssh://pi@attic"\ncellar = "serial:///dev/ttyUSB0?baud=115200"\n'
@@ -151,6 +151,7 @@ def test_another_file_of_the_same_model_keeps_to_its_budgets(folder: Path, tmp_p
         (f"seconds = 1{'0' * 400}", "is not a number", "a number"),
         ("seconds = '1s'", "seconds = '1s' is not a number", "a number"),
         ("threads = 0", "0 threads", "give 1"),
+        ("threads = 5", "5 threads", "give 1 to 4"),
         ("max-regress = '5'", '"5" is no share: it could be 5% or 500%', "write 5%"),
         ("max-regress = 5", '"5" is no share: it could be 5% or 500%', "write 5%"),
         ("max-regress = -0.1", '"-0.1" is no share', "5% or 0.05"),
@@ -204,9 +205,10 @@ def test_mistakes_in_the_file(folder: Path, text: str, message: str, at: str | N
 
 def test_more_threads_than_the_code_has(folder: Path) -> None:
     (folder / "edgec.toml").write_text("[[bench]]\nbundle = 'other.edgec'\nthreads = 4\n")
-    with pytest.raises(UnsupportedError, match="4 threads: the generated C of this version runs on one") as e:
+    with pytest.raises(InputError, match="4 threads: the bundle's code is for one thread") as e:
         benches(folder)
-    assert e.value.at == f"{folder / 'edgec.toml'}, [[bench]] 1"
+    assert e.value.at == f"{folder / 'edgec.toml'}, [[bench]] 1 (other.edgec)"
+    assert e.value.hint == "compile it with --threads 4"
 
 
 def test_devices_by_name_and_by_url(folder: Path) -> None:

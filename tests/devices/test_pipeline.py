@@ -254,7 +254,7 @@ def test_an_estimate_is_the_sum_of_its_parts(assemble: Assembler) -> None:
     [
         ("", "no inference was marked"),
         ("target aarch64\ninference\nbucket 0 -1 0\nran 3 5\n", "1 blocks lack their code"),
-        ("target aarch64\ninference\nbucket 0\n", "IndexError"),
+        ("target aarch64\ninference\nbucket 0\n", "ValueError"),
         ("hello\n", "unexpected line"),
         ("inference\nblock 0 1 zz\n", "ValueError"),
     ],

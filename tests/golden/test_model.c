@@ -28,9 +28,9 @@ static const ek_tensor tensors[] = {
 static const int seg0_inputs[1] = {0};
 static const int seg0_outputs[1] = {1};
 static const ek_segment segments[] = {
-    {"seg0", "cpu", 1, 1, seg0_inputs, seg0_outputs, 256, SCRATCH(seg0), edgec_seg0_run, 3, edgec_seg0_profile},
+    {"seg0", "cpu", 1, 1, seg0_inputs, seg0_outputs, 256, SCRATCH(seg0), edgec_seg0_run, 3, edgec_seg0_profile, NULL},
 };
 static const int model_inputs[1] = {0};
 static const int model_outputs[1] = {1};
 
-EK_API const ek_model edgec_model = {"residual", 2, tensors, 1, segments, 1, 1, model_inputs, model_outputs, 71, 0x4a96ba49};
+EK_API const ek_model edgec_model = {"residual", 2, tensors, 1, segments, 1, 1, model_inputs, model_outputs, 71, 0x4a96ba49, 1, NULL, NULL};

@@ -123,11 +123,11 @@ static const ek_tensor tensors[] = {
 };
 static const int i0[] = { 0 }, i1[] = { 1 }, i2[] = { 2 }, i20[] = { 2, 0 }, i34[] = { 3, 4 };
 static const ek_segment segments[] = {
-    { "shift", "cpu", 1, 1, i0, i1, 64, SCRATCH, edgec_shift_run, 0, NULL },
-    { "relu", "edgetpu", 1, 1, i1, i2, 0, NULL, edgec_relu_run, 0, NULL },
-    { "mix", "cpu", 2, 2, i20, i34, 0, NULL, edgec_mix_run, 2, edgec_mix_profile },
+    { "shift", "cpu", 1, 1, i0, i1, 64, SCRATCH, edgec_shift_run, 0, NULL, NULL },
+    { "relu", "edgetpu", 1, 1, i1, i2, 0, NULL, edgec_relu_run, 0, NULL, NULL },
+    { "mix", "cpu", 2, 2, i20, i34, 0, NULL, edgec_mix_run, 2, edgec_mix_profile, NULL },
 };
-const ek_model edgec_model = { "tiny", 5, tensors, 3, segments, 1, 2, i0, i34, 65, WEIGHTS_CRC32 };
+const ek_model edgec_model = { "tiny", 5, tensors, 3, segments, 1, 2, i0, i34, 65, WEIGHTS_CRC32, 1, NULL, NULL };
 """,
 }
 

@@ -7,9 +7,11 @@ import struct
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from edgec_runtime.manifest import MAX_THREADS
 
 from edgec.emit.c import CSRC, CSource, segment_source
 from edgec.ir import Array, Graph
@@ -34,8 +36,9 @@ MAIN = r"""
 #include <sys/mman.h>
 #include <unistd.h>
 
-typedef int run_t(void *, const void *, const void *const *, void *const *);
+typedef int run_t(RUN_ON void *, const void *, const void *const *, void *const * MARKS);
 static run_t *const runs[] = {RUNS};
+GIVEN
 
 static int next(void) {
     int v;
@@ -52,7 +55,9 @@ static unsigned char *guarded(size_t n, int line) {
 }
 
 int main(void) {
-    for (int count = next(), i = 0; i < count; i++) {
+    const int count = next();
+    START
+    for (int i = 0; i < count; i++) {
         const int inputs = next(), outputs = next();
         const size_t arena = (size_t)next(), weights = (size_t)next();
         void *in[8], *out[8];
@@ -68,7 +73,7 @@ int main(void) {
         }
         unsigned char *w = guarded(weights, 1);
         if (fread(w, 1, weights, stdin) != weights) exit(6);
-        if (runs[i](memset(guarded(arena, 1), 88, arena), w, (const void *const *)in, out)) exit(7);
+        if (runs[i](FIRST memset(guarded(arena, 1), 88, arena), w, (const void *const *)in, out LAST)) exit(7);
         for (int k = 0; k < outputs; k++)
             if (fwrite(out[k], 1, bytes[k], stdout) != bytes[k]) exit(8);
     }
@@ -77,12 +82,33 @@ int main(void) {
 """
 
 
-def run_on(name: str, graphs: Sequence[Graph], inputs: Sequence[Mapping[str, Array]]) -> list[dict[str, Array]]:
-    """The outputs of every graph by the C for the core of that name."""
-    sources = [segment_source(g, f"seg{i}", core(name)) for i, g in enumerate(graphs)]
+ALONE = {"RUN_ON": "", "MARKS": "", "GIVEN": "", "START": "", "FIRST": "", "LAST": ""}
+IN_PARTS = {
+    "RUN_ON": "ek_threads *,",
+    "MARKS": ", void (*)(void *, int), void *",
+    "GIVEN": """
+/* the last part first, so that none can count on another */
+static void in_turn(ek_threads *t, ek_work *work, const void *run) {
+    for (int part = t->parts - 1; part >= 0; part--) work(run, part, t->parts);
+}
+static ek_threads threads = {.share = in_turn};
+""",
+    "START": "threads.parts = next();",
+    "FIRST": "&threads,",
+    "LAST": ", NULL, NULL",
+}
+"""What MAIN has in place of these words: for code of one thread, and for several whose parts run one after the other."""
+
+
+def run_on(
+    name: str, graphs: Sequence[Graph], inputs: Sequence[Mapping[str, Array]], parts: int = 0
+) -> list[dict[str, Array]]:
+    """The outputs of every graph by the C for the core of that name. parts: into so many every call that can be is
+    split, however small; 0: by code for one thread."""
     command, emulator = BUILDS[name]
-    folder = builds.once(" ".join(command) + _text(sources), lambda into: _build(_text(sources), into, command))
-    data = bytearray(struct.pack("<i", len(graphs)))
+    text, sources = program_text(name, graphs, parts > 0)
+    folder = builds.once(" ".join(command) + text, lambda into: _build(text, into, command))
+    data = bytearray(struct.pack("<i", len(graphs)) + (struct.pack("<i", parts) if parts else b""))
     for graph, source, given in zip(graphs, sources, inputs, strict=True):
         data += struct.pack("<4i", len(graph.inputs), len(graph.outputs), source.plan.size, len(source.weights.data))
         for v in graph.inputs:
@@ -92,6 +118,16 @@ def run_on(name: str, graphs: Sequence[Graph], inputs: Sequence[Mapping[str, Arr
     done = subprocess.run([*emulator, str(folder / "cases")], input=bytes(data), capture_output=True, timeout=600)
     assert done.returncode == 0, f"exit status {done.returncode}: {done.stderr.decode()}"
     return list(_outputs(graphs, done.stdout))
+
+
+def program_text(name: str, graphs: Sequence[Graph], threaded: bool) -> tuple[str, list[CSource]]:
+    """The program of all graphs, and their C."""
+    on = replace(core(name), threads=MAX_THREADS, barrier=0) if threaded else core(name)
+    sources = [segment_source(g, f"seg{i}", on) for i, g in enumerate(graphs)]
+    words = IN_PARTS if threaded else ALONE
+    ends = ", ".join(f"edgec_{s.name}_run{'_on' if threaded else ''}" for s in sources)
+    main = re.sub(r"\b(RUNS|RUN_ON|MARKS|GIVEN|START|FIRST|LAST)\b", lambda m: {**words, "RUNS": ends}[m[1]], MAIN)
+    return _text(sources) + main, sources
 
 
 def _outputs(graphs: Sequence[Graph], data: bytes) -> list[dict[str, Array]]:
@@ -112,7 +148,7 @@ def _text(sources: Sequence[CSource]) -> str:
         names = sorted(set(DECLARED.findall(source.text)))
         text += [f"#define {name} {name}_of_{source.name}\n" for name in names]
         text += [source.text, *(f"#undef {name}\n" for name in names)]
-    return "".join(text) + MAIN.replace("RUNS", ", ".join(f"edgec_{s.name}_run" for s in sources))
+    return "".join(text)
 
 
 def _build(text: str, folder: Path, command: Sequence[str]) -> None:

@@ -90,7 +90,8 @@ def _product(one: Pick) -> Graph:
     return _graph(BatchMatMul(adj_x, adj_y), a, (*lead, *b)[one(0, 0, 1) * len(lead) :], weights=0)
 
 
-def _layers(count: int, seed: int) -> Iterator[Graph]:
+def layers(count: int, seed: int) -> Iterator[Graph]:
+    """Random ones of all kinds that have float variants."""
     rng = np.random.default_rng(seed)
 
     def one(*options: T) -> T:
@@ -107,7 +108,7 @@ ON = [pytest.param(n, marks=pytest.mark.arm if "cortex" in n else pytest.mark.cc
 
 @pytest.mark.parametrize("name", ON)
 def test_variants_compute_what_plain_kernels_do(name: str) -> None:
-    graphs = list(_layers(63, seed=len(name)))
+    graphs = list(layers(63, seed=len(name)))
     chosen = [bool(legal(call, core(name))) for g in graphs for call in g.ops[0].spec.calls(g.ops[0])]
     assert sum(chosen) > 0.6 * len(chosen), "most layers have a variant"
     inputs = [random_inputs(g, i) for i, g in enumerate(graphs)]

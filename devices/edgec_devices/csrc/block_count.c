@@ -4,7 +4,8 @@
  *
  * The program marks its inferences by closing descriptors that cannot exist (runtime/edgec_runtime/csrc/main.c).  What
  * runs between two marks is added to one bucket: (segment, op), op -1 for a segment's code outside of its ops, segment -1
- * for what lies between segments.  Each bucket has how often every translation block ran, how many of the blocks' ends
+ * for what lies between segments, and (segment, op, part) where the parts of an op that threads would share run in turn.
+ * Each bucket has how often every translation block ran, how many of the blocks' ends
  * were mispredicted, and for each cache how many lines missed, apart those that a stream prefetcher had foreseen.
  * Everything is a function of the instruction stream alone: two runs of a program give the same.
  *
@@ -13,6 +14,7 @@
  *     target NAME
  *     inference                                          one timed inference begins
  *     bucket SEGMENT OP MISPREDICTED [FORESEEN MISSED]...    the pairs per cache, nearest first
+ *     part SEGMENT OP PART MISPREDICTED [FORESEEN MISSED]...     the same, of a part
  *     ran BLOCK TIMES                                    in the bucket above
  *     block BLOCK INSTRUCTIONS CODE                      at the end; CODE in hex
  *
@@ -58,7 +60,7 @@ EXPORT int qemu_plugin_install(plugin_id id, const plugin_info *info, int argc, 
 
 enum {
     MARK_WARM = -771000, MARK_BEGIN = -771001, MARK_END = -771002, MARK_SEGMENT = -771100, MAX_SEGMENTS = 4096,
-    MARK_OP = -780000, MAX_OPS = 200000,
+    MARK_PART = -779000, MAX_PARTS = 64, MARK_OP = -780000, MAX_OPS = 200000,
     LEVELS = 3, LINE_SHIFT = 6 /* 64 bytes on every board */
 };
 
@@ -194,17 +196,17 @@ static void on_access(unsigned cpu, access_info info, uint64_t address, void *da
 /* ---- buckets ----------------------------------------------------------------------------------------------------- */
 
 static struct bucket {
-    int segment, op;
+    int segment, op, part; /* part: -1 for what one thread does */
     uint64_t mispredicted, foreseen[LEVELS], missed[LEVELS], *ran; /* ran: by block, n_ran of them */
     uint32_t n_ran;
     struct bucket *next;
 } *buckets, *now;
 
-static void move_to(int segment, int op)
+static void move_to(int segment, int op, int part)
 {
     struct bucket **b = &buckets;
-    while (*b && ((*b)->segment != segment || (*b)->op != op)) b = &(*b)->next;
-    if (!*b) *b = zeros(1, sizeof **b), (*b)->segment = segment, (*b)->op = op;
+    while (*b && ((*b)->segment != segment || (*b)->op != op || (*b)->part != part)) b = &(*b)->next;
+    if (!*b) *b = zeros(1, sizeof **b), (*b)->segment = segment, (*b)->op = op, (*b)->part = part;
     now = *b;
 }
 
@@ -234,7 +236,8 @@ static void finish(void)
     fputs("inference\n", out);
     while (buckets) {
         struct bucket *b = buckets;
-        fprintf(out, "bucket %d %d %llu", b->segment, b->op, (unsigned long long)b->mispredicted);
+        fprintf(out, b->part < 0 ? "bucket %d %d" : "part %d %d %d", b->segment, b->op, b->part);
+        fprintf(out, " %llu", (unsigned long long)b->mispredicted);
         for (int i = 0; i < n_caches; i++)
             fprintf(out, " %llu %llu", (unsigned long long)b->foreseen[i], (unsigned long long)b->missed[i]);
         fputc('\n', out);
@@ -257,11 +260,12 @@ static void on_syscall(plugin_id id, unsigned cpu, int64_t number, uint64_t a1, 
     if (mark == MARK_BEGIN || counting) collect();
     if (mark == MARK_BEGIN) {
         counting = true;
-        move_to(-1, -1);
+        move_to(-1, -1, -1);
     } else if (!counting) return;
     else if (mark == MARK_END) finish();
-    else if (mark <= MARK_OP) move_to(now->segment, MARK_OP - mark);
-    else if (mark <= MARK_SEGMENT && mark > MARK_SEGMENT - MAX_SEGMENTS) move_to(MARK_SEGMENT - mark, -1);
+    else if (mark <= MARK_OP) move_to(now->segment, MARK_OP - mark, -1);
+    else if (mark <= MARK_PART && mark >= MARK_PART - MAX_PARTS) move_to(now->segment, now->op, MARK_PART - mark - 1);
+    else if (mark <= MARK_SEGMENT && mark > MARK_SEGMENT - MAX_SEGMENTS) move_to(MARK_SEGMENT - mark, -1, -1);
 }
 
 /* ---- translation, the end, the arguments ------------------------------------------------------------------------- */

@@ -15,7 +15,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -26,9 +26,9 @@ from edgec_runtime.inputs import Array, check_inputs
 from edgec_devices import there
 from edgec_devices.boards import ArchTarget, Board
 from edgec_devices.device import Device, Progress
-from edgec_devices.estimating import backend, estimated
+from edgec_devices.estimating import BARRIER_US, backend, estimated
 from edgec_devices.links.ssh import SshStream
-from edgec_devices.measurement import Identity, Measurement, Plan
+from edgec_devices.measurement import Identity, Measurement, Plan, SegmentEstimate
 from edgec_devices.pipeline import Counts, plugin_option
 from edgec_devices.plugin import block_count_plugin
 from edgec_devices.stream import Stream
@@ -70,14 +70,17 @@ class Emulated(Device):
         self.url = f"emulated:{board.name}" + (f"/{target}" if target else "")
         self._target = board.target(target) if target else None
 
-    def run(self, bundle: Bundle, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    def run(self, bundle: Bundle, inputs: Mapping[str, Array], threads: int = 1) -> dict[str, Array]:
         """One inference, really executed as the board's code."""
+        bundle.manifest.check_threads(threads, str(bundle.path))
         with tempfile.TemporaryDirectory(prefix="edgec-") as folder:
-            self._execute(bundle, inputs, Path(folder))
+            self._execute(bundle, inputs, Path(folder), options=("--runs", "1", "--threads", str(threads)))
             return _outputs(bundle, Path(folder) / "out")
 
     def measure(self, bundle: Bundle, plan: Plan, say: Progress = lambda text: None) -> Measurement:
-        """Estimated.  One inference is counted, whatever the plan: instruction counts do not vary."""
+        """Estimated.  One inference is counted, whatever the plan: instruction counts do not vary.  With threads the
+        parts of each op are counted one after the other, and the slowest of them counts."""
+        bundle.manifest.check_threads(plan.threads, str(bundle.path))
         target = self._program(bundle)
         notes = [f"est.: {self.board.model} is not there; counted instructions and models of its parts, not measured."]
         say(f"{bundle.manifest.name} on {self.url}: counting one inference")
@@ -87,19 +90,24 @@ class Emulated(Device):
         except ToolError as e:
             notes.append(f"no estimate for C segments: {e.what}.")
         else:
-            counts = self.counts(bundle, plugin)
+            counts = self.counts(bundle, plugin, plan.threads)
         segments, between = estimated(bundle, self.board, counts)
+        if counts is not None and plan.threads > 1:
+            say(f"{bundle.manifest.name} on {self.url}: counting one inference on one core")
+            one, rest = estimated(bundle, self.board, self.counts(bundle, plugin))
+            notes.append(_cores(plan.threads, _whole(segments, between), _whole(one, rest)))
         core = self.board.core or target.qemu_cpu
         about = Identity(self.url, self.board.model, core, "", "", target.name, True)
         by = tuple(map(backend, bundle.manifest.segments))
         return Measurement(about, "program", by, (), segments, between, tuple(notes))
 
-    def counts(self, bundle: Bundle, plugin: Path) -> Counts:
-        """What one profiled inference executes, by segment and op."""
+    def counts(self, bundle: Bundle, plugin: Path, threads: int = 1) -> Counts:
+        """What one profiled inference executes, by segment and op; with threads, by part too."""
         with tempfile.TemporaryDirectory(prefix="edgec-") as folder:
             out = Path(folder) / "counts"
             option = plugin_option(plugin, out, self.board.caches)
-            self._execute(bundle, None, Path(folder), ("-plugin", option), ("--runs", "0", "--profile", "1", "--json"))
+            options = ("--runs", "0", "--profile", "1", "--json", "--threads", str(threads), "--in-turn")
+            self._execute(bundle, None, Path(folder), ("-plugin", option), options)
             return Counts.read(out)
 
     def _execute(
@@ -167,6 +175,18 @@ class Emulated(Device):
             at=str(bundle.path),
             hint=f"compile it with --target {self.board.name}",
         )
+
+
+def _whole(segments: Sequence[SegmentEstimate], between: float) -> float:
+    return sum((s.ms or 0.0 for s in segments), between)
+
+
+def _cores(threads: int, ms: float, alone: float) -> str:
+    """What the estimate for several cores is, beside that for one."""
+    return (
+        f"{threads}-core estimate: {ms:.2f} ms, {alone / ms:.2f} times as fast as one core ({alone:.2f} ms). Each op "
+        f"takes as long as its slowest part, or as the memory for all parts, and {BARRIER_US:g} µs where it is shared."
+    )
 
 
 def _emulator(target: ArchTarget) -> str:

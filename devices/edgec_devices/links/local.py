@@ -44,9 +44,9 @@ class Local(Device):
         self.url = "local:" if tpu == "auto" else f"local:{tpu}"
         self._tpu = tpu
 
-    def run(self, bundle: Bundle, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    def run(self, bundle: Bundle, inputs: Mapping[str, Array], threads: int = 1) -> dict[str, Array]:
         """One inference."""
-        with Session(bundle, tpu=self._tpu) as session:
+        with Session(bundle, tpu=self._tpu, threads=threads) as session:
             return session.run(inputs)
 
     def measure(self, bundle: Bundle, plan: Plan, say: Progress = lambda text: None) -> Measurement:

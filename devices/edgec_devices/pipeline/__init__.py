@@ -30,6 +30,6 @@ thread; 32-bit code.  So a few per cent between two variants of a kernel are the
 
 from edgec_devices.pipeline.core import Core
 from edgec_devices.pipeline.counts import Block, Bucket, Counts, Place, plugin_option
-from edgec_devices.pipeline.estimate import Estimate, estimate
+from edgec_devices.pipeline.estimate import Estimate, estimate, estimate_parts
 
-__all__ = ["Block", "Bucket", "Core", "Counts", "Estimate", "Place", "estimate", "plugin_option"]
+__all__ = ["Block", "Bucket", "Core", "Counts", "Estimate", "Place", "estimate", "estimate_parts", "plugin_option"]

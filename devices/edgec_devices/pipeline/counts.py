@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,11 +36,14 @@ class Block:
 
 @dataclass(frozen=True)
 class Counts:
-    """Of one launch.  target: QEMU's name of what it emulated, "aarch64" or "arm".  inferences: the timed ones."""
+    """Of one launch.  target: QEMU's name of what it emulated, "aarch64" or "arm".  inferences: the timed ones.
+    parts: for each of them, those of ops that threads would share, which are not in `inferences`.
+    """
 
     target: str
     inferences: tuple[Mapping[Place, Bucket], ...]
     blocks: Mapping[int, Block]
+    parts: tuple[Mapping[Place, Sequence[Bucket]], ...] = ()
 
     @staticmethod
     def read(path: Path) -> Counts:
@@ -55,7 +58,7 @@ class Counts:
             ) from e
 
     def instructions(self, place: Place, inference: int = -1) -> int:
-        """Instructions that ran in a place; 0 where nothing did."""
+        """Instructions that ran in a place, not those of parts; 0 where nothing did."""
         bucket = self.inferences[inference].get(place)
         return sum(n * self.blocks[b].instructions for b, n in bucket.ran.items()) if bucket else 0
 
@@ -69,6 +72,7 @@ def plugin_option(plugin: Path, out: Path, caches: tuple[Cache, ...] = ()) -> st
 def _parse(text: str) -> Counts:
     target = ""
     inferences: list[dict[Place, Bucket]] = []
+    parts: list[dict[Place, list[Bucket]]] = []
     blocks: dict[int, Block] = {}
     ran: dict[int, int] = {}
     for line in text.splitlines():
@@ -76,12 +80,16 @@ def _parse(text: str) -> Counts:
         if kind == "ran":
             ran[int(words[0])] = int(words[1])
         elif kind == "bucket":
-            numbers = [int(w) for w in words]
             ran = {}
-            misses = tuple(zip(numbers[3::2], numbers[4::2], strict=True))
-            inferences[-1][numbers[0], numbers[1]] = Bucket(ran, numbers[2], misses)
+            segment, op, *numbers = map(int, words)
+            inferences[-1][segment, op] = _bucket(ran, numbers)
+        elif kind == "part":
+            ran = {}
+            segment, op, _, *numbers = map(int, words)
+            parts[-1].setdefault((segment, op), []).append(_bucket(ran, numbers))
         elif kind == "inference":
             inferences.append({})
+            parts.append({})
         elif kind == "block":
             blocks[int(words[0])] = Block(int(words[1]), bytes.fromhex(words[2]))
         elif kind == "target":
@@ -90,6 +98,12 @@ def _parse(text: str) -> Counts:
             raise ValueError(f"unexpected line {line[:60]!r}")
     if not inferences:
         raise ValueError("no inference was marked")
-    if missing := {b for i in inferences for bucket in i.values() for b in bucket.ran} - set(blocks):
+    every = [*(b for i in inferences for b in i.values()), *(b for i in parts for each in i.values() for b in each)]
+    if missing := {b for bucket in every for b in bucket.ran} - set(blocks):
         raise ValueError(f"{len(missing)} blocks lack their code")
-    return Counts(target, tuple(inferences), blocks)
+    return Counts(target, tuple(inferences), blocks, tuple(parts))
+
+
+def _bucket(ran: dict[int, int], numbers: Sequence[int]) -> Bucket:
+    """ran: is filled later."""
+    return Bucket(ran, numbers[0], tuple(zip(numbers[1::2], numbers[2::2], strict=True)))

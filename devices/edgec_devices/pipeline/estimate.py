@@ -15,7 +15,8 @@ from edgec_devices.pipeline.steady import cycles
 @dataclass(frozen=True)
 class Estimate:
     """Of one place.  instructions: exact.  cycles: core + memory + branches.  unknown: the instructions among them that
-    the model has no time for; they count as the core's file says under `unknown`.
+    the model has no time for; they count as the core's file says under `unknown`.  bus: cycles in which lines come from
+    memory, at the best, for one core or another.
     """
 
     instructions: int
@@ -23,6 +24,7 @@ class Estimate:
     memory: float
     branches: float
     unknown: int
+    bus: float = 0.0
 
     @property
     def cycles(self) -> float:
@@ -36,6 +38,7 @@ class Estimate:
             self.memory + other.memory,
             self.branches + other.branches,
             self.unknown + other.unknown,
+            self.bus + other.bus,
         )
 
 
@@ -47,6 +50,16 @@ def estimate(counts: Counts, core: str, caches: tuple[Cache, ...], inference: in
     model = Core.load(core)
     times: dict[bytes, tuple[float, int]] = {}
     return {p: _of(b, counts.blocks, model, caches, times) for p, b in counts.inferences[inference].items()}
+
+
+def estimate_parts(
+    counts: Counts, core: str, caches: tuple[Cache, ...], inference: int = -1
+) -> dict[Place, list[Estimate]]:
+    """As `estimate`, of the parts of each op that threads would share, as if each ran with the caches for itself."""
+    model = Core.load(core)
+    times: dict[bytes, tuple[float, int]] = {}
+    shared = counts.parts[inference].items() if counts.parts else ()
+    return {p: [_of(b, counts.blocks, model, caches, times) for b in parts] for p, parts in shared}
 
 
 def _of(
@@ -68,4 +81,5 @@ def _of(
         spent += n * each
         unknown += n * strange
     memory = sum(f * c.foreseen + m * c.missed for (f, m), c in zip(bucket.misses, caches, strict=True))
-    return Estimate(instructions, spent, memory, bucket.mispredicted * core.mispredicted, unknown)
+    bus = sum(bucket.misses[-1]) * caches[-1].foreseen if caches else 0.0
+    return Estimate(instructions, spent, memory, bucket.mispredicted * core.mispredicted, unknown, bus)

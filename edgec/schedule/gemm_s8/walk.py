@@ -17,7 +17,8 @@ STACK = 16 << 10
 @dataclass(frozen=True)
 class Walk:
     """A schedule: the tile, windows in a row (the caller's choice where they are pixels), rows of a band, windows of a
-    block, whether threads share the panels and not the rows."""
+    block, whether threads share the panels rather than the rows: where panels are more than image and result, so that
+    each reads its own alone."""
 
     mr: int
     nr: int
@@ -76,7 +77,9 @@ def _flat(c: Windows, t: Tile, core: Core) -> Iterator[Walk]:
     default = total if panels > core.l2 // 2 and not t.converts else room
     for wanted in dict.fromkeys(min(n, total) for n in (default, room // 2, 2 * room, 4 * room, total)):
         row = _even(total, max(wanted, t.mr), t.mr)
-        yield Walk(t.mr, t.nr, t.depth, row, 1, _ceil(row, t.mr) * t.mr, int(row >= total))
+        yield Walk(
+            t.mr, t.nr, t.depth, row, 1, _ceil(row, t.mr) * t.mr, int(panels > total * (c.ic * t.element + c.oc))
+        )
 
 
 def _rows(c: Windows, t: Tile, core: Core) -> Iterator[Walk]:
@@ -88,9 +91,9 @@ def _rows(c: Windows, t: Tile, core: Core) -> Iterator[Walk]:
     band = 1
     if panels > core.l1 // 2:
         band = (core.l1 // 2 - ((part.kh - 1) * c.dh + 1) * line) // (c.sh * line + part.ow * c.oc) + 1
-    cols = _ceil(part.ow, t.mr) * t.mr
+    cols, image = _ceil(part.ow, t.mr) * t.mr, c.n * (c.ih * line + c.oh * c.ow * c.oc)
     for b in dict.fromkeys(max(1, min(n, part.oh)) for n in (band, 1, 2, 4, band * 2)):
-        yield Walk(t.mr, t.nr, t.depth, part.ow, b, cols, int(b >= part.oh and c.n == 1))
+        yield Walk(t.mr, t.nr, t.depth, part.ow, b, cols, int(panels > image))
 
 
 def _even(total: int, wanted: int, mr: int) -> int:

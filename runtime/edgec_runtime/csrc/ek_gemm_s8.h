@@ -46,7 +46,7 @@ typedef struct {
     int mr, nr, panel_bytes;
     int panels, group_panels; /* of all groups, of one */
     int band, cols;           /* a block: rows and windows in a row that see a panel before the next one; cols: of mr */
-    int by_panels;            /* threads share the panels, not the rows */
+    int by_panels;            /* threads share the panels first, not the rows */
     int element;              /* bytes of an element as the tile reads it: 1, or what `load` makes of it */
     int buffered;             /* all rows pass through line buffers: columns are padded, or `load` is given */
     int slots, slot_rows;     /* line buffers; image row r is held in buffer (r + pt) / slot_rows % slots */
@@ -191,9 +191,13 @@ EK_SHARED void ek_gemm_s8_phase(const int8_t *x, const unsigned char *w, int8_t 
                                 int parts) {
     const ek_gemm_s8_buffers_t b = ek_gemm_s8_start(scratch, p, load);
     const int bands = (p->oh + p->band - 1) / p->band, blocks = p->n * bands, per_row = p->gather ? 1 : p->taps / p->kh;
-    const int share = p->by_panels ? p->panels : blocks;
-    const int from = (int)((int64_t)share * part / parts), to = (int)((int64_t)share * (part + 1) / parts);
-    for (int block = p->by_panels ? 0 : from; block < (p->by_panels ? blocks : to); block++) {
+    const int64_t passes = (int64_t)blocks * p->panels; /* of a panel over a block: parts get as many */
+    const int from = (int)(passes * part / parts), to = (int)(passes * (part + 1) / parts);
+    for (int block = 0; block < blocks; block++) {
+        const int first = p->by_panels ? blocks : 1, pass = p->by_panels ? block : block * p->panels;
+        const int panel = (EK_MAX(from - pass, 0) + first - 1) / first;
+        const int past = EK_MIN((EK_MAX(to - pass, 0) + first - 1) / first, p->panels);
+        if (panel >= past) continue;
         const int image = block / bands, top = block % bands * p->band, rows = EK_MIN(p->band, p->oh - top);
         const int windows = EK_MIN(p->ow, p->windows - top * p->ow);
         const int8_t **tap = b.taps;
@@ -207,8 +211,7 @@ EK_SHARED void ek_gemm_s8_phase(const int8_t *x, const unsigned char *w, int8_t 
             tap += p->taps;
         }
         int8_t *out = y + (ptrdiff_t)image * p->y_image + (ptrdiff_t)top * p->y_row;
-        ek_gemm_s8_block(b.taps, w, out, p, row, rows, windows, p->by_panels ? from : 0,
-                         p->by_panels ? to : p->panels);
+        ek_gemm_s8_block(b.taps, w, out, p, row, rows, windows, panel, past);
     }
 }
 

@@ -1,7 +1,7 @@
 /* main.c - the program of a bundle: runs the model, writes its outputs, times segments and operations.
  *
  *     main [--runs N] [--seconds S] [--warmup S] [--profile N] [--launched NS] [--input FILE...] [--output DIR] [--json]
- *          [--weights FILE]
+ *          [--weights FILE] [--threads N [--in-turn]]
  *
  * Input files come in the order of the model's inputs: .npy, or raw little-endian bytes of exactly the tensor's size.
  * Without any, the inputs are filled with reproducible noise (edgec_runtime/inputs.py makes the same).  No malloc.
@@ -10,6 +10,9 @@
  * All times are of CLOCK_MONOTONIC, ns.  The first inference and those that follow until --warmup seconds have passed
  * are reported, but are not among the runs.  --launched says when the program was started, so that loading can be told.
  * --profile times each operation of so many more inferences, with a plain one between any two.
+ *
+ * --threads shares the larger ops among so many, at most edgec_model.threads.  --in-turn: without any thread, one part
+ * after the other, each marked; so an emulator can count what each would do.
  *
  * Inferences are marked by closing file descriptors that cannot exist.  A real machine answers EBADF and that is all; an
  * emulator that watches system calls can count what lies between the marks.
@@ -28,6 +31,7 @@ enum {
     MARK_BEGIN = -771001,   /* before each run, and each profiled inference */
     MARK_END = -771002,     /* after it */
     MARK_SEGMENT = -771100, /* minus the segment's index, at its start */
+    MARK_PART = -779000,    /* minus 1 and the part of an op, before it; without the 1 after the last of them */
     MARK_OP = -780000,      /* minus the operation's index in its segment, before it; the last one ends the segment */
     MAX_SAMPLES = 1 << 18,  /* 2 MB of .bss, untouched until used */
     MIN_RUNS = 3            /* however short --seconds is */
@@ -39,10 +43,10 @@ struct options {
     int runs, profile;
     double seconds, warmup; /* seconds: 0 where there is no limit */
     uint64_t launched;      /* 0 where it is not known */
-    int n_files;
+    int n_files, threads;
     char **files; /* into argv */
     const char *output, *weights;
-    bool json;
+    bool json, in_turn;
 };
 
 static void mark(int which)
@@ -65,7 +69,7 @@ static uint64_t now_ns(void)
 /* ---- what is measured -------------------------------------------------------------------------------------------- */
 
 /* Series of equal width, one record for each inference: when it began, how long it took, how long of that it waited for a
- * processor that others had (its one thread took so much less of the processor), how long each segment or operation took. */
+ * processor that others had (the first thread took so much less of the processor), how long each segment or operation took. */
 struct record {
     uint64_t *values;
     int width, n, room;
@@ -78,6 +82,7 @@ static uint64_t plain[MAX_SAMPLES / 64], yardsticks[MAX_SAMPLES / 64];
 static int n_warmup, n_yardsticks;
 static uint64_t load_ns;
 static const unsigned char *weights; /* read only */
+static ek_threads *threads;          /* NULL: one */
 
 /* A fixed piece of work, bound by the multiply-add units as a convolution is: its time tells how fast the core is just
  * now, whatever the model. */
@@ -121,18 +126,19 @@ static void infer(struct record *r)
     static const void *in[EK_MAX_PORTS];
     static void *out[EK_MAX_PORTS];
     uint64_t *to = r->values + (size_t)r->n++ * (size_t)r->width;
-    uint64_t cpu = clock_ns(CLOCK_PROCESS_CPUTIME_ID), before = now_ns();
+    uint64_t cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID), before = now_ns();
     to[AT] = before;
     for (int s = 0; s < edgec_model.n_segments; s++) {
         const ek_segment *g = bind(s, in, out);
         mark(MARK_SEGMENT - s);
-        check_code(g, g->run(g->arena, weights, in, out));
+        check_code(g, threads ? g->run_on(threads, g->arena, weights, in, out, NULL, NULL)
+                              : g->run(g->arena, weights, in, out));
         uint64_t after = now_ns();
         to[PARTS + s] = after - before;
         before = after;
     }
     to[TOTAL] = before - to[AT];
-    cpu = clock_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu;
+    cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu;
     to[WAITED] = to[TOTAL] > cpu ? to[TOTAL] - cpu : 0;
 }
 
@@ -161,11 +167,35 @@ static void infer_profiled(struct record *r)
     for (int s = 0; s < edgec_model.n_segments; s++) {
         const ek_segment *g = bind(s, in, out);
         mark(MARK_SEGMENT - s);
-        check_code(g, g->profile ? g->profile(g->arena, weights, in, out, between_ops, &clock)
-                                 : g->run(g->arena, weights, in, out));
+        check_code(g, threads    ? g->run_on(threads, g->arena, weights, in, out, between_ops, &clock)
+                      : g->profile ? g->profile(g->arena, weights, in, out, between_ops, &clock)
+                                   : g->run(g->arena, weights, in, out));
         clock.to += g->n_ops;
     }
     to[TOTAL] = now_ns() - to[AT];
+}
+
+/* The parts of an op without any thread. */
+static void share_in_turn(ek_threads *self, ek_work *work, const void *context)
+{
+    for (int part = 0; part < self->parts; part++) {
+        mark(MARK_PART - 1 - part);
+        work(context, part, self->parts);
+    }
+    mark(MARK_PART);
+}
+
+static void start_threads(const struct options *o)
+{
+    static _Alignas(64) unsigned char pool[EK_POOL_BYTES];
+    static ek_threads in_turn = { .share = share_in_turn };
+    if (o->threads > edgec_model.threads)
+        fail(EXIT_INPUT, "compile the model again with as many --threads", "--threads %d, but this program's code is for %d",
+             o->threads, edgec_model.threads);
+    if (o->threads <= 1) return;
+    in_turn.parts = o->threads;
+    threads = o->in_turn ? &in_turn : edgec_model.start(pool, o->threads);
+    if (!threads) fail(EXIT_JOB, "run it with --threads 1", "the system gives no %d threads", o->threads);
 }
 
 /* Whether to go on: `done` of `wanted`, at least `least`, since `start`. */
@@ -325,7 +355,7 @@ static void print_json(const struct options *o)
 
 static const char usage[] =
     "main [--runs N] [--seconds S] [--warmup S] [--profile N] [--launched NS] [--input FILE...] [--output DIR] [--json] "
-    "[--weights FILE]";
+    "[--weights FILE] [--threads N [--in-turn]]";
 
 static int number(const char *option, const char *text)
 {
@@ -349,10 +379,12 @@ static double seconds(const char *option, const char *text)
 
 static struct options parse(int argc, char **argv)
 {
-    struct options o = { .runs = 1, .files = argv + argc };
+    struct options o = { .runs = 1, .threads = 1, .files = argv + argc };
     for (int i = 1; i < argc; i++) {
         bool next = i + 1 < argc;
         if (!strcmp(argv[i], "--json")) o.json = true;
+        else if (!strcmp(argv[i], "--in-turn")) o.in_turn = true;
+        else if (!strcmp(argv[i], "--threads") && next) o.threads = number("--threads", argv[++i]);
         else if (!strcmp(argv[i], "--runs") && next) o.runs = number("--runs", argv[++i]);
         else if (!strcmp(argv[i], "--profile") && next) o.profile = number("--profile", argv[++i]);
         else if (!strcmp(argv[i], "--seconds") && next) o.seconds = seconds("--seconds", argv[++i]);
@@ -405,6 +437,7 @@ int main(int argc, char **argv)
     struct options o = parse(argc, argv);
     lay_out(&o);
     check(&o);
+    start_threads(&o);
     weights = map_weights(&edgec_model, o.weights, argv[0]);
     load_ns = now_ns() - o.launched;
     for (int i = 0; i < edgec_model.n_inputs; i++) {
@@ -416,6 +449,7 @@ int main(int argc, char **argv)
     if (o.output)
         for (int i = 0; i < edgec_model.n_outputs; i++)
             write_output(o.output, i, &edgec_model.tensors[edgec_model.outputs[i]]);
+    if (threads && !o.in_turn) edgec_model.stop(threads);
     if (o.json) print_json(&o);
     else print_table();
     if (fflush(stdout)) fail(EXIT_JOB, "check where the output goes", "cannot write the result: %s", strerror(errno));

@@ -29,7 +29,7 @@ from edgec_runtime.device_end.wheels import Site
 from edgec_runtime.device_end.wire import PROTOCOL, Delivery, pack, unpack
 
 VERSION = 1  # of the requests; raised with each that is added
-TIMING = ("--runs", "--seconds", "--warmup", "--profile")  # options of main.c that a host may give
+TIMING = ("--runs", "--seconds", "--warmup", "--profile", "--threads")  # options of main.c that a host may give
 IDLE_S = 90.0  # without a word from the host, the console is given back
 BEAT_S = 2.0  # between two signs of life while a program runs
 Execute = Callable[..., "subprocess.CompletedProcess[bytes]"]

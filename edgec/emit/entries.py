@@ -1,0 +1,47 @@
+"""The functions of a segment that a caller sees (csrc/ek_model.h): they call those of its ops, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+_PORTS = "void *memory, const void *weights, const void *const *in, void *const *out"
+_MARKS = "void (*mark)(void *, int), void *context"
+_BEGIN = "    unsigned char *m = memory;\n    const unsigned char *w = weights;\n"
+_END = "    (void)m, (void)w, (void)in, (void)out;\n    return 0;\n}\n"
+
+
+def entries(name: str, calls: Sequence[Sequence[str]], threads: int) -> str:
+    """calls: for each op of a profile the statements that compute it; none where a later one does so too."""
+    return _of_one(name, calls) if threads == 1 else _of_several(name, calls, threads)
+
+
+def _of_one(name: str, calls: Sequence[Sequence[str]]) -> str:
+    """Apart, so that a run looks at no marks."""
+    run = f"int edgec_{name}_run({_PORTS})"
+    profile = f"int edgec_{name}_profile({_PORTS}, {_MARKS})"
+    lines = ["".join(f"    {call}\n" for call in each) for each in calls]
+    marked = "".join(f"    mark(context, {i});\n{line}" for i, line in enumerate(lines))
+    return (
+        f"EK_API {run};\nEK_API {profile};\n"
+        + f"{run} {{\n{_BEGIN}{''.join(lines)}{_END}"
+        + f"{profile} {{\n{_BEGIN}{marked}    mark(context, {len(calls)});\n{_END}"
+    )
+
+
+def _of_several(name: str, calls: Sequence[Sequence[str]], threads: int) -> str:
+    """One for all, with and without threads and marks."""
+    run = f"int edgec_{name}_run({_PORTS})"
+    profile = f"int edgec_{name}_profile({_PORTS}, {_MARKS})"
+    run_on = f"int edgec_{name}_run_on(ek_threads *threads, {_PORTS}, {_MARKS})"
+    lines = "".join(
+        f"    if (mark) mark(context, {i});\n{''.join(f'    {call}{chr(10)}' for call in each)}"
+        for i, each in enumerate(calls)
+    )
+    return (
+        f"EK_API {run};\nEK_API {profile};\nEK_API {run_on};\n"
+        + f"{run_on} {{\n{_BEGIN}    const ek_run_t run = {{m, w, in, out}};\n    (void)run;\n"
+        + f"    if (threads && threads->parts > {threads}) return 1;\n"
+        + f"{lines}    if (mark) mark(context, {len(calls)});\n{_END}"
+        + f"{run} {{\n    return edgec_{name}_run_on(NULL, memory, weights, in, out, NULL, NULL);\n}}\n"
+        + f"{profile} {{\n    return edgec_{name}_run_on(NULL, memory, weights, in, out, mark, context);\n}}\n"
+    )

@@ -1,0 +1,148 @@
+/* ek_thread_pool.h - threads that share the larger ops of a model: POSIX threads, C11 atomics, no malloc, no globals.
+ *
+ * model.c includes it where the code is for several threads. Every part but the first is offered to a thread of its
+ * own; who takes it, that thread or the caller who is through with his, computes it. So a thread that the system does
+ * not run costs nothing but its help. Whoever waits spins first, since ops follow each other closely, then sleeps. */
+#ifndef EK_THREAD_POOL_H
+#define EK_THREAD_POOL_H
+#include "ek_model.h"
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <time.h>
+
+enum {
+    EK_CACHE_LINE = 64,
+    EK_SPIN_NS = 100000, /* for so long, before sleeping: more than most ops that one thread computes take */
+    EK_SPINS = 64,       /* between two looks at the clock */
+    EK_STACK_BYTES = 512 << 10 /* of a thread: kernels take some 20 KB, musl would give 128 */
+};
+
+typedef struct ek_pool ek_pool;
+
+/* One thread; a cache line of its own, so that no other thread's waiting slows it. */
+typedef struct {
+    _Alignas(EK_CACHE_LINE) atomic_int offered; /* its part is to be taken */
+    ek_pool *pool;
+    int part;
+    pthread_t thread;
+} ek_worker;
+
+struct ek_pool {
+    ek_threads base; /* what a run is given */
+    ek_work *work;
+    const void *context;
+    int workers;
+    atomic_int ends;
+    _Alignas(EK_CACHE_LINE) atomic_int left; /* parts that are not done */
+    _Alignas(EK_CACHE_LINE) atomic_int asleep; /* threads, and the caller */
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    ek_worker worker[EK_MAX_THREADS - 1];
+};
+_Static_assert(sizeof(ek_pool) <= EK_POOL_BYTES, "EK_POOL_BYTES is too small");
+
+static inline void ek_pause(void) {
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__) || defined(__arm__)
+    __asm__ volatile("yield" ::: "memory");
+#endif
+}
+
+static inline int64_t ek_now_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* Until *value is `wanted`, or the pool ends. */
+static void ek_await(ek_pool *p, atomic_int *value, int wanted) {
+    const int64_t start = ek_now_ns();
+    do
+        for (int i = 0; i < EK_SPINS; i++) {
+            if (atomic_load_explicit(value, memory_order_acquire) == wanted) return;
+            ek_pause();
+        }
+    while (ek_now_ns() - start < EK_SPIN_NS);
+    pthread_mutex_lock(&p->lock);
+    atomic_fetch_add(&p->asleep, 1); /* before the look at value: who changes it looks at asleep after that */
+    while (atomic_load(value) != wanted && !atomic_load(&p->ends)) pthread_cond_wait(&p->wake, &p->lock);
+    atomic_fetch_sub(&p->asleep, 1);
+    pthread_mutex_unlock(&p->lock);
+}
+
+/* After a value that somebody may await has changed. */
+static inline void ek_tell(ek_pool *p) {
+    if (!atomic_load(&p->asleep)) return;
+    pthread_mutex_lock(&p->lock);
+    pthread_cond_broadcast(&p->wake);
+    pthread_mutex_unlock(&p->lock);
+}
+
+/* Compute a part, unless another has taken it. */
+static inline void ek_take(ek_pool *p, ek_worker *w) {
+    if (!atomic_load_explicit(&w->offered, memory_order_relaxed) || !atomic_exchange(&w->offered, 0)) return;
+    p->work(p->context, w->part, p->base.parts);
+    if (atomic_fetch_sub(&p->left, 1) == 1) ek_tell(p);
+}
+
+static void *ek_worker_main(void *worker) {
+    ek_worker *w = worker;
+    while (!atomic_load(&w->pool->ends)) {
+        ek_await(w->pool, &w->offered, 1);
+        ek_take(w->pool, w);
+    }
+    return NULL;
+}
+
+static void ek_pool_share(ek_threads *threads, ek_work *work, const void *context) {
+    ek_pool *p = (ek_pool *)threads;
+    p->work = work, p->context = context;
+    atomic_store(&p->left, p->workers);
+    for (int i = 0; i < p->workers; i++) atomic_store(&p->worker[i].offered, 1);
+    ek_tell(p);
+    work(context, 0, p->base.parts);
+    for (int i = 0; i < p->workers; i++) ek_take(p, &p->worker[i]);
+    ek_await(p, &p->left, 0);
+}
+
+static void ek_pool_stop(ek_threads *threads) {
+    ek_pool *p = (ek_pool *)threads;
+    atomic_store(&p->ends, 1);
+    ek_tell(p);
+    for (int i = 0; i < p->workers; i++) pthread_join(p->worker[i].thread, NULL);
+    pthread_cond_destroy(&p->wake);
+    pthread_mutex_destroy(&p->lock);
+}
+
+/* NULL where the system gives no threads. Signals go to the threads that the program has already. */
+static ek_threads *ek_pool_start(void *memory, int threads) {
+    ek_pool *p = memory;
+    sigset_t all, before;
+    pthread_attr_t attr;
+    if (threads < 1 || threads > EK_MAX_THREADS || (uintptr_t)memory % EK_CACHE_LINE) return NULL;
+    *p = (ek_pool){ .base = { threads, ek_pool_share } };
+    if (pthread_mutex_init(&p->lock, NULL)) return NULL;
+    if (pthread_cond_init(&p->wake, NULL)) {
+        pthread_mutex_destroy(&p->lock);
+        return NULL;
+    }
+    const int described = !pthread_attr_init(&attr);
+    if (described) (void)pthread_attr_setstacksize(&attr, EK_STACK_BYTES); /* else the system's own */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    for (int started = 1; started && p->workers < threads - 1;) {
+        ek_worker *w = &p->worker[p->workers];
+        w->pool = p, w->part = p->workers + 1;
+        started = !pthread_create(&w->thread, described ? &attr : NULL, ek_worker_main, w);
+        p->workers += started;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (described) pthread_attr_destroy(&attr);
+    if (p->workers == threads - 1) return &p->base;
+    ek_pool_stop(&p->base);
+    return NULL;
+}
+
+#endif

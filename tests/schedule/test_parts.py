@@ -1,0 +1,77 @@
+"""However many threads share a call, the result has the same bits: the parts of all variants, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import edgec.ops  # noqa: F401 (registers all operations)
+from edgec.emit.c import check_kernels
+from edgec.errors import UnsupportedError
+from edgec.ir import Graph, OpDef, Quant, Sample, TensorType
+from edgec.ir.opdef import Arg
+from edgec.ops.conv import Conv2D, DepthwiseConv2D
+from edgec.ops.matmul import FullyConnected
+from edgec.ops.transpose_conv import TransposeConv2D
+from tests.harness import random_inputs, sample_graph
+from tests.schedule.segments import BUILDS, program_text, run_on
+from tests.schedule.test_f32 import layers
+
+PORTS = 8
+"""Inputs and outputs that the program of segments.py can take."""
+
+
+def _int8(spec: OpDef, x: tuple[int, ...], w: tuple[int, ...]) -> Graph:
+    """A layer whose results spread over all of int8."""
+    depth = int(np.prod(w[1:])) if spec.kind != "depthwise_conv2d" else w[1] * w[2]
+    outputs, axis = (w[0], 0) if spec.kind != "depthwise_conv2d" else (w[-1], 3)
+    weights = TensorType(w, "int8", Quant((0.01,) * outputs, (0,) * outputs, axis))
+    bias = TensorType((outputs,), "int32", Quant((0.0005,) * outputs, (0,) * outputs, 0))
+    args = Arg(TensorType(x, "int8", Quant.per_tensor(0.05, -3))), Arg(weights, const=True), Arg(bias, const=True)
+    return sample_graph(Sample(spec, args, Quant.per_tensor(0.0005 * 30 * depth**0.5, 5)), sum(x))
+
+
+def _layers_int8() -> Iterator[Graph]:
+    """Rows, panels and windows that no number of threads divides."""
+    for h, w, c, o in ((14, 14, 24, 70), (7, 7, 160, 40), (1, 1, 64, 333), (29, 5, 3, 17), (9, 31, 48, 8)):
+        yield _int8(Conv2D(), (1, h, w, c), (o, 1, 1, c))
+        yield _int8(Conv2D((2, 2), (1, 1, 1, 1)), (1, h + 4, w + 4, c), (o, 3, 3, c))
+        for stride, k in (((1, 1), 3), ((2, 2), 3), ((1, 1), 5)):
+            pads = (k // 2,) * 4
+            yield _int8(DepthwiseConv2D(stride, pads), (1, h + 4, w + 4, c), (1, k, k, c))
+        yield _int8(FullyConnected(), (h, c), (o, c))
+        yield _int8(TransposeConv2D((2, 2), (0, 1, 0, 1)), (1, h, w, c), (o, 3, 3, c))
+
+
+def _graphs() -> list[Graph]:
+    """All samples of all ops, and layers that are worth sharing."""
+    samples = [sample_graph(s) for _, cls in sorted(OpDef.registry.items()) for s in cls.samples()]
+    graphs = [*_layers_int8(), *layers(40, seed=3), *samples]
+    return [g for g in graphs if _has_c(g) and max(len(g.inputs), len(g.outputs)) <= PORTS]
+
+
+def _has_c(graph: Graph) -> bool:
+    try:
+        check_kernels(graph)
+    except (UnsupportedError, NotImplementedError):
+        return False
+    return True
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.arm if "cortex" in n else pytest.mark.cc) for n in BUILDS]
+)
+def test_any_number_of_parts_gives_the_same_bits(name: str) -> None:
+    graphs = _graphs()
+    inputs = [random_inputs(g, i) for i, g in enumerate(graphs)]
+    text, _ = program_text(name, graphs, threaded=True)
+    assert text.count("ek_on_threads(threads, op") > 30, "layers that have variants are shared"
+    alone = run_on(name, graphs, inputs, parts=1)
+    for parts in (2, 3, 4):
+        for graph, one, several in zip(graphs, alone, run_on(name, graphs, inputs, parts), strict=True):
+            for output, y in one.items():
+                same = several[output].tobytes() == y.tobytes()
+                assert same, f"{graph.ops[0].spec} of {graph.inputs[0].type} in {parts} parts"
