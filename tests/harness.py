@@ -28,10 +28,10 @@ NO_REFERENCE = {
 
 
 X86 = {
-    "x86_64_v3": ("avx2", ["-mavx2"]),
+    "x86_64_v3": ("avx2", ["-march=x86-64-v3"]),
     "x86_64_v4_vnni": (
         "avx512_vnni",
-        ["-mavx2", "-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512vnni"],
+        ["-march=x86-64-v4", "-mavx512vnni"],
     ),
 }
 """Cores of this machine: what Linux calls the last of their features, and what gcc must be told."""
