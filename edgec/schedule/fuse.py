@@ -60,6 +60,7 @@ class _Fusion:
                 for joined in self._ways(step, call):
                     if (now := self._peak(joined)) <= self.peak:
                         self.result, self.peak = joined, now
+                        step = replace(step, calls=tuple(c for c in step.calls if c is not call))
                         break
 
     def _ways(self, step: Step, call: KernelCall) -> Iterator[list[Step]]:

@@ -10,6 +10,7 @@ import pytest
 from edgec.emit.c import segment_source
 from edgec.ir import Builder, Graph, TensorType, Value, interp
 from edgec.ops.binary import Add
+from edgec.ops.concat import Concat
 from edgec.ops.conv import Conv2D, DepthwiseConv2D
 from edgec.ops.prelu import PRelu
 from edgec.ops.unary import HardSwish, Relu
@@ -70,12 +71,32 @@ def _itself(b: Builder, x: Value) -> list[Value]:
     return [_add(b, y, y, "twice")]
 
 
+def _joined(b: Builder, x: Value) -> list[Value]:
+    """A concat of channels: each convolution writes its own, what others read too is copied."""
+    one, two = _conv(b, x, "one"), b.add(HardSwish(), [_depthwise(b, x, "two")], "swish")
+    three = _residual(b, x)[0]
+    added = _add(b, x, _conv(b, x, "conv"), "sum")
+    joined = b.add(Concat(3), [one, three, x, two, added], "joined")
+    return [b.add(Relu(), [joined], "relu"), b.add(Relu(), [three], "relu2")]
+
+
 WANTED: dict[Callable[[Builder, Value], list[Value]], list[str]] = {
     _residual: ["depthwise_conv2d prelu", "conv2d add prelu", "depthwise_conv2d hard_swish"],
     _branches: ["conv2d", "depthwise_conv2d relu", "conv2d add relu"],
     _later: ["relu", "conv2d add"],
     _read_twice: ["conv2d", "conv2d", "hard_swish", "relu", "hard_swish"],
     _itself: ["conv2d", "add"],
+    _joined: [
+        "conv2d concat",
+        "depthwise_conv2d hard_swish concat",
+        "depthwise_conv2d prelu",
+        "conv2d add prelu",
+        "depthwise_conv2d hard_swish",
+        "conv2d add",
+        "concat",
+        "relu",
+        "relu",
+    ],
 }
 
 

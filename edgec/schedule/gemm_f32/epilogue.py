@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import inf
+from math import inf, prod
 
 import numpy as np
 
@@ -19,7 +19,8 @@ _BOUNDS = {"ek_relu_f32": (0.0, inf), "ek_relu6_f32": (0.0, 6.0), "ek_relu_n1_to
 class Epilogue:
     """todo: the steps, as bits. bounds: of the sum and of what the addition gives. slope: [oc] of a PReLU.
 
-    added: the tensor that is added, of the result's shape. y: where the result goes.
+    added: the tensor that is added, of the result's shape. y: where the result goes. pitch: floats from pixel to pixel
+    there, where these do not lie side by side; else 0.
     """
 
     y: Pointer
@@ -27,6 +28,7 @@ class Epilogue:
     bounds: tuple[float, float, float, float] = (-inf, inf, -inf, inf)
     slope: Array | None = None
     added: Pointer | None = None
+    pitch: int = 0
 
     def clamp(self, low: float, high: float) -> Epilogue | None:
         """After a clamp to [low, high]; None where a step before it forbids."""
@@ -73,6 +75,10 @@ def epilogue(call: KernelCall, y: Pointer) -> Epilogue | None:
 
 def _after(e: Epilogue, call: KernelCall) -> Epilogue | None:
     """The epilogue with one call more."""
+    if e.pitch:
+        return None
+    if call.kernel == "ek_concat":
+        return _joined(e, call)
     shape = e.y.value.type.shape
     places = [x for x in call.operands if isinstance(x, Pointer)]
     y = places[-1]
@@ -99,6 +105,17 @@ def _after(e: Epilogue, call: KernelCall) -> Epilogue | None:
     else:
         after = e.hard_swish() if call.kernel == "ek_hard_swish_f32" else None
     return after and replace(after, y=y)
+
+
+def _joined(e: Epilogue, call: KernelCall) -> Epilogue | None:
+    """With the channels of the result among those of a larger tensor."""
+    _, y, rows, row, pitch = call.operands
+    assert isinstance(y, Pointer)
+    assert isinstance(pitch, int)
+    *pixels, channels = e.y.value.type.shape
+    if e.added or (rows, row) != (prod(pixels), 4 * channels):
+        return None
+    return replace(e, y=y, pitch=pitch // 4)
 
 
 def _per_channel(v: Value, channels: int) -> Array | None:
