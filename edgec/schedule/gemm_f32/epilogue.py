@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import inf, prod
+from math import inf
 
 import numpy as np
 
 from edgec.ir import Array, KernelCall, Pointer, Struct, Table, Value
+from edgec.schedule.views import among
 
 _LOW, _HIGH, _ADD, _LOW_SUM, _HIGH_SUM, _PRELU, _HARD_SWISH = 1, 2, 4, 8, 16, 32, 64
 """EK_DO_* of ek_tile_f32_simd.h; also the order in which they are done."""
@@ -78,7 +79,8 @@ def _after(e: Epilogue, call: KernelCall) -> Epilogue | None:
     if e.pitch:
         return None
     if call.kernel == "ek_concat":
-        return _joined(e, call)
+        place = None if e.added else among(call, e.y.value)
+        return place and replace(e, y=place[0], pitch=place[1])
     shape = e.y.value.type.shape
     places = [x for x in call.operands if isinstance(x, Pointer)]
     y = places[-1]
@@ -105,17 +107,6 @@ def _after(e: Epilogue, call: KernelCall) -> Epilogue | None:
     else:
         after = e.hard_swish() if call.kernel == "ek_hard_swish_f32" else None
     return after and replace(after, y=y)
-
-
-def _joined(e: Epilogue, call: KernelCall) -> Epilogue | None:
-    """With the channels of the result among those of a larger tensor."""
-    _, y, rows, row, pitch = call.operands
-    assert isinstance(y, Pointer)
-    assert isinstance(pitch, int)
-    *pixels, channels = e.y.value.type.shape
-    if e.added or (rows, row) != (prod(pixels), 4 * channels):
-        return None
-    return replace(e, y=y, pitch=pitch // 4)
 
 
 def _per_channel(v: Value, channels: int) -> Array | None:
