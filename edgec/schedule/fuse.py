@@ -60,7 +60,7 @@ class _Fusion:
         for call in calls:
             self.result = next(self._ways(left, call), self.result)
             left = self._left(left)
-        if self._settle():
+        if self.result is before or self._settle():
             return
         self.result, left = before, step
         for call in calls:
