@@ -184,10 +184,10 @@ EK_SHARED void ek_dwconv2d_f32_tile(const float *x, const float *w, const float 
     tile(&t, w, bias, slope, p);
 }
 
-/* What the tiles of the rows from oy on read and write. */
-EK_SHARED void ek_dwconv2d_f32_touch(const float *x, const float *y, const ek_dwconv2d_f32_t *p, int oy) {
+/* What the tiles of the rows from oy on read and write; `known` inputs of a tile were those of one before. */
+EK_SHARED void ek_dwconv2d_f32_touch(const float *x, const float *y, const ek_dwconv2d_f32_t *p, int oy, int known) {
     const ptrdiff_t in = (ptrdiff_t)p->iw * p->c, out = (ptrdiff_t)p->ow * p->yx;
-    EK_ROLLED for (int i = 0; i < p->rows; i++) {
+    EK_ROLLED for (int i = known; i < p->rows; i++) {
         const int iy = oy * p->sh - p->pt + i * p->dh;
         if (iy >= 0 && iy < p->ih) ek_touch_f32(x + iy * in, in);
     }
@@ -209,7 +209,10 @@ EK_SHARED void ek_dwconv2d_f32_simd(const float *x, const float *w, const float 
         const float *px = x + (ptrdiff_t)image * p->ih * p->iw * p->c;
         float *py = y + (ptrdiff_t)image * p->oh * p->ow * p->yx;
         if (oy >= p->oh) continue;
-        if (p->touch) ek_dwconv2d_f32_touch(px, py, p, oy);
+        if (p->touch) {
+            const int first = b - share.from < p->apart_y || band < p->apart_y;
+            ek_dwconv2d_f32_touch(px, py, p, oy, first ? 0 : EK_MAX(p->rows - EK_DW_ROWS * p->sh, 0));
+        }
         EK_ROLLED for (int i = 0; i < p->ow; i += EK_DW_COLS * p->apart_x)
             EK_ROLLED for (int ox = i; ox < EK_MIN(i + p->apart_x, p->ow); ox++) {
                 /* the last tile of a row ends with it, and computes some results again */
