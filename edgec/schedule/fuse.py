@@ -55,13 +55,35 @@ class _Fusion:
         self.peak = self._peak(self.result)
 
     def join(self, step: Step) -> None:
-        """Join each call of a step with the maker of what it reads, where that can be."""
-        for call in step.calls:
-            if call.kernel == _CONCAT or len(step.calls) == 1:
-                for joined in self._ways(step, call):
-                    if (now := self._peak(joined)) <= self.peak:
-                        self.result, self.peak = joined, now
-                        break
+        """Join the calls of a step with the makers of what they read, where that can be: all, or as many as may."""
+        calls = [c for c in step.calls if c.kernel == _CONCAT or len(step.calls) == 1]
+        before, left = self.result, step
+        for call in calls:
+            self.result = next(self._ways(left, call), self.result)
+            left = self._left(left)
+        if self.result is before or self._settle():
+            return
+        self.result, left = before, step
+        for call in calls:
+            before = self.result
+            for joined in list(self._ways(left, call)):
+                self.result = joined
+                if self._settle():
+                    break
+                self.result = before
+            left = self._left(left)
+
+    def _left(self, step: Step) -> Step:
+        """What is left of a step."""
+        return next((s for s in self.result if s.ops == step.ops), step)
+
+    def _settle(self) -> bool:
+        """Whether no more bytes live than before."""
+        now = self._peak(self.result)
+        if now > self.peak:
+            return False
+        self.peak = now
+        return True
 
     def _ways(self, step: Step, call: KernelCall) -> Iterator[list[Step]]:
         """The steps after the call has joined one of the makers of its operands, the last of them first."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 
 from edgec.ir import Graph, KernelCall, Pointer, Struct, Value
 
@@ -47,6 +48,23 @@ def copy_of(call: KernelCall) -> Copy | None:
     else:
         return None
     return Copy(source, target, nbytes) if dense and isinstance(target, Pointer) else None
+
+
+def among(call: KernelCall, v: Value) -> tuple[Pointer, int] | None:
+    """Where a call puts the channels of the first pixel of `v`, and elements from pixel to pixel there.
+
+    None where it does not join all channels of each pixel with others.
+    """
+    if call.kernel != "ek_concat":
+        return None
+    source, target, rows, row, pitch = call.operands
+    assert isinstance(source, Pointer)
+    assert isinstance(target, Pointer)
+    assert isinstance(pitch, int)
+    size = v.type.np_dtype.itemsize
+    if source.value is not v or (rows, row) != (prod(v.type.shape[:-1]), size * v.type.shape[-1]):
+        return None
+    return target, pitch // size
 
 
 def _is_dense(gather: Struct) -> bool:

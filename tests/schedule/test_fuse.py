@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from edgec.emit.c import segment_source
-from edgec.ir import Builder, Graph, TensorType, Value, interp
+from edgec.ir import Builder, Graph, Quant, TensorType, Value, interp
 from edgec.ops.binary import Add
+from edgec.ops.concat import Concat
 from edgec.ops.conv import Conv2D, DepthwiseConv2D
 from edgec.ops.prelu import PRelu
 from edgec.ops.unary import HardSwish, Relu
@@ -70,12 +71,34 @@ def _itself(b: Builder, x: Value) -> list[Value]:
     return [_add(b, y, y, "twice")]
 
 
+def _joined(b: Builder, x: Value) -> list[Value]:
+    """A concat of channels: each convolution writes its own, what others read too is copied."""
+    one, two = _conv(b, x, "one"), b.add(HardSwish(), [_depthwise(b, x, "two")], "swish")
+    three = _residual(b, x)[0]
+    added = _add(b, x, _conv(b, x, "conv"), "sum")
+    joined = b.add(Concat(3), [one, three, x, two, added], "joined")
+    return [b.add(Relu(), [joined], "relu"), b.add(Relu(), [three], "relu2")]
+
+
+CORES = [pytest.param(n, marks=pytest.mark.arm if "cortex" in n else pytest.mark.cc) for n in BUILDS]
+
 WANTED: dict[Callable[[Builder, Value], list[Value]], list[str]] = {
     _residual: ["depthwise_conv2d prelu", "conv2d add prelu", "depthwise_conv2d hard_swish"],
     _branches: ["conv2d", "depthwise_conv2d relu", "conv2d add relu"],
     _later: ["relu", "conv2d add"],
     _read_twice: ["conv2d", "conv2d", "hard_swish", "relu", "hard_swish"],
     _itself: ["conv2d", "add"],
+    _joined: [
+        "conv2d concat",
+        "depthwise_conv2d hard_swish concat",
+        "depthwise_conv2d prelu",
+        "conv2d add prelu",
+        "depthwise_conv2d hard_swish",
+        "conv2d add",
+        "concat",
+        "relu",
+        "relu",
+    ],
 }
 
 
@@ -105,11 +128,43 @@ def test_what_is_joined_takes_no_memory_and_keeps_its_mark() -> None:
     assert not names & set(fused.plan.offsets)
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.arm if "cortex" in n else pytest.mark.cc) for n in BUILDS]
-)
+@pytest.mark.parametrize("name", CORES)
 def test_fused_code_computes_what_the_graph_means(name: str) -> None:
     graphs = [_graph(build) for build in WANTED]
     inputs = [random_inputs(g, i) for i, g in enumerate(graphs)]
     for graph, given, got in zip(graphs, inputs, run_on(name, graphs, inputs), strict=True):
         assert_agree(got, interp(graph, given))
+
+
+def _joined_int8() -> Graph:
+    """Int8 convolutions, pointwise and with strides that are joined by channels."""
+    b = Builder("g")
+    q = Quant.per_tensor(0.1, 3)
+    x = b.input("x", TensorType((1, 9, 8, 5), "int8", q))
+    rng = np.random.default_rng(1)
+
+    def conv(k: int, stride: int, o: int) -> Value:
+        w = rng.integers(-127, 128, (o, k, k, 5)).astype(np.int8)
+        weights = b.const(w, "w", Quant(tuple(rng.uniform(0.01, 0.02, o)), (0,) * o, 0))
+        pad = k // 2
+        bias = b.const(rng.integers(-999, 999, o).astype(np.int32), "bias")
+        return b.add(Conv2D((stride, stride), (pad, pad, pad, pad)), [x, weights, bias], f"conv{k}{stride}", q)
+
+    ones, twos = [conv(1, 1, 7), conv(3, 1, 16), x, conv(5, 1, 3)], [conv(3, 2, 4), conv(1, 2, 33)]
+    b.graph.outputs = [b.add(Relu(), [b.add(Concat(3), part, "joined", q)], "y", q) for part in (ones, twos)]
+    return b.graph
+
+
+def test_int8_convolutions_write_to_a_concat() -> None:
+    graph = _joined_int8()
+    steps = schedule(graph, core("cortex_a76")).steps
+    assert [len(s.ops) for s in steps if graph.ops[s.ops[0]].kind == "conv2d"] == [2] * 5
+
+
+@pytest.mark.parametrize("name", CORES)
+def test_joined_int8_code_is_exact(name: str) -> None:
+    graph = _joined_int8()
+    given = random_inputs(graph)
+    (got,) = run_on(name, [graph], [given])
+    wanted = interp(graph, given)
+    assert {k: v.tobytes() for k, v in got.items()} == {k: v.tobytes() for k, v in wanted.items()}

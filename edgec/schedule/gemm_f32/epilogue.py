@@ -8,6 +8,7 @@ from math import inf
 import numpy as np
 
 from edgec.ir import Array, KernelCall, Pointer, Struct, Table, Value
+from edgec.schedule.views import among
 
 _LOW, _HIGH, _ADD, _LOW_SUM, _HIGH_SUM, _PRELU, _HARD_SWISH = 1, 2, 4, 8, 16, 32, 64
 """EK_DO_* of ek_tile_f32_simd.h; also the order in which they are done."""
@@ -19,7 +20,8 @@ _BOUNDS = {"ek_relu_f32": (0.0, inf), "ek_relu6_f32": (0.0, 6.0), "ek_relu_n1_to
 class Epilogue:
     """todo: the steps, as bits. bounds: of the sum and of what the addition gives. slope: [oc] of a PReLU.
 
-    added: the tensor that is added, of the result's shape. y: where the result goes.
+    added: the tensor that is added, of the result's shape. y: where the result goes. pitch: floats from pixel to pixel
+    there, where these do not lie side by side; else 0.
     """
 
     y: Pointer
@@ -27,6 +29,7 @@ class Epilogue:
     bounds: tuple[float, float, float, float] = (-inf, inf, -inf, inf)
     slope: Array | None = None
     added: Pointer | None = None
+    pitch: int = 0
 
     def clamp(self, low: float, high: float) -> Epilogue | None:
         """After a clamp to [low, high]; None where a step before it forbids."""
@@ -73,6 +76,11 @@ def epilogue(call: KernelCall, y: Pointer) -> Epilogue | None:
 
 def _after(e: Epilogue, call: KernelCall) -> Epilogue | None:
     """The epilogue with one call more."""
+    if e.pitch:
+        return None
+    if call.kernel == "ek_concat":
+        place = None if e.added else among(call, e.y.value)
+        return place and replace(e, y=place[0], pitch=place[1])
     shape = e.y.value.type.shape
     places = [x for x in call.operands if isinstance(x, Pointer)]
     y = places[-1]

@@ -104,16 +104,17 @@ def _even(total: int, wanted: int, mr: int) -> int:
     return row
 
 
-def parameters(c: Windows, q: Requant, t: Tile, walk: Walk, panels: Panels) -> Struct:
-    """What ek_gemm_s8 is told."""
+def parameters(c: Windows, q: Requant, t: Tile, walk: Walk, panels: Panels, pitch: int = 0) -> Struct:
+    """What ek_gemm_s8 is told. pitch: bytes from pixel to pixel of the result, where not side by side."""
     (sh, sw), e = c.phases or (1, 1), t.element
     c = c.parts()[0] if (sh, sw) == (1, 1) else c
     part = c.parts()[0]
     taps, run = t.runs(part)
+    pitch = pitch or c.oc
     windows, count = (c.n if c.flat else 1) * c.oh * c.ow, _panels(c, t)
-    y_row, y_image = c.ow * c.oc, c.oh * c.ow * c.oc
+    y_row, y_image = c.ow * pitch, c.oh * c.ow * pitch
     if c.flat:
-        rows, y_row = _ceil(windows, walk.row), walk.row * c.oc
+        rows, y_row = _ceil(windows, walk.row), walk.row * pitch
         c = part = replace(c, n=1, ih=rows, iw=walk.row, oh=rows, ow=walk.row, dh=1, dw=1)
     size = windows * c.ic if c.flat else c.n * c.ih * c.iw * c.ic
     slots, slot_rows, slot_bytes, buffered = _buffers(c, t, walk)
@@ -123,7 +124,7 @@ def parameters(c: Windows, q: Requant, t: Tile, walk: Walk, panels: Panels) -> S
     scratch += (slots + 1 if slots else 0) * slot_bytes + walk.band * gather_bytes
     return Struct(
         "ek_gemm_s8_t",
-        taps=taps, run=t.padded(run), step=gather or c.sw * c.ic * e, y_step=sw * c.oc, finish=panels.finish,
+        taps=taps, run=t.padded(run), step=gather or c.sw * c.ic * e, y_step=sw * pitch, finish=panels.finish,
         w_zero=q.w_zero, x_zero=q.x_zero, y_zero=q.y_zero, low=q.low, high=q.high,
         n=c.n, ih=c.ih, iw=c.iw, ic=c.ic, size=size, oh=c.oh, ow=c.ow, windows=windows,
         sh=c.sh, dh=c.dh, pt=c.pt, pl=c.pl, kh=part.kh, tap_bytes=c.dw * c.ic * e,

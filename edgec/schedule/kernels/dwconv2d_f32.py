@@ -68,7 +68,7 @@ def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
     scratch = -(-4 * c // 64) * 64
     names = ("n", "ih", "iw", "oh", "ow", "kh", "kw", "sh", "sw", "dh", "dw", "pt", "pl")
     p = Struct(
-        "ek_dwconv2d_f32_t", **{name: s[name] for name in names}, c=c,
+        "ek_dwconv2d_f32_t", **{name: s[name] for name in names}, c=c, yx=done.pitch or c,
         apart_y=s["dh"] if k else 1, apart_x=s["dw"] if k else 1,
         rows=(_ROWS - 1) * stride + k if k else 0, cols=(_COLS - 1) * stride + k if k else 0,
         scratch_bytes=scratch, touch=schedule["touch"], **done.fields(),

@@ -70,7 +70,8 @@ def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
         name = "ek_transpose_conv2d_f32_simd"
     else:
         packed, shape, name = pack(w, c.groups, lanes), asdict(c), "ek_gemm_f32_simd"
-    apart = {"yx": c.oc, "yy": shape["ow"] * c.oc, "yn": shape["oh"] * shape["ow"] * c.oc}
+    pitch = done.pitch or c.oc
+    apart = {"yx": pitch, "yy": shape["ow"] * pitch, "yn": shape["oh"] * shape["ow"] * pitch}
     p = Struct("ek_gemm_f32_t", **shape, **apart, **asdict(walk), scratch_bytes=scratch, **done.fields())
     slope = 0 if done.slope is None else Table(pad_channels(done.slope, c.groups, lanes), "s")
     tail = 1 if 0 < c.oc // c.groups % (2 * lanes) <= lanes else 2

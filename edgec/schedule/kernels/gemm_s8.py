@@ -17,6 +17,7 @@ from edgec.schedule.gemm_s8.vnni import VNNI
 from edgec.schedule.gemm_s8.walk import STACK, Walk, parameters, walks
 from edgec.schedule.gemm_s8.windows import Windows
 from edgec.schedule.variant import Schedule, Variant
+from edgec.schedule.views import among
 
 ISAS = (DOT, NEON, VNNI, AVX2)
 """Tiles, the preferred first."""
@@ -63,8 +64,19 @@ def requant(call: KernelCall) -> Requant:
     return Requant(x_zero, w_zero, y_zero, low, high, multiplier, shift, scale)
 
 
+def _result(call: KernelCall) -> tuple[Pointer, int] | None:
+    """Where the result goes, and bytes from pixel to pixel there; None if something else is to follow."""
+    y = call.operands[3]
+    assert isinstance(y, Pointer)
+    if not call.then:
+        return y, y.value.type.shape[-1]
+    return among(call.then[0], y.value) if len(call.then) == 1 else None
+
+
 def _schedules(tiles: Tiles, call: KernelCall, core: Core) -> Sequence[Schedule]:
     if constant(call.operands[1]) is None or constant(call.operands[2]) is None:
+        return []
+    if _result(call) is None:
         return []
     c = geometry(call)
     if call.kernel == "ek_dwconv2d_s8" and c.oc == c.ic > 1:
@@ -79,8 +91,10 @@ def _apply(tiles: Tiles, call: KernelCall, schedule: Schedule) -> KernelCall:
     assert bias is not None
     tile = walk.tile(tiles.of(q))
     panels = pack(c, weights, bias.astype(np.int32), q, tiles, tile)
-    params = parameters(c, q, tile, walk, panels)
-    x, y, name = call.operands[0], call.operands[3], tiles.function(tile, q.w_zero)
+    result = _result(call)
+    assert result is not None
+    params = parameters(c, q, tile, walk, panels, result[1])
+    x, y, name = call.operands[0], result[0], tiles.function(tile, q.w_zero)
     nbytes = params.number("scratch_bytes")
     scratch = Scratch(nbytes) if nbytes > STACK else 0
     return KernelCall(name, (x, Table(panels.array, "w"), y, params, scratch, 0, 1))
@@ -93,6 +107,7 @@ def _variant(of: str, tiles: Tiles) -> Variant:
         tiles.isa,
         lambda call, core: _schedules(tiles, call, core),
         lambda call, core, schedule: _apply(tiles, call, schedule),
+        fuses=True,
     )
 
 

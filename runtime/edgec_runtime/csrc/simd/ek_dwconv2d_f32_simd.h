@@ -11,6 +11,7 @@ enum { EK_DW_ROWS = 2, EK_DW_COLS = 4, EK_DW_RESULTS = EK_DW_ROWS * EK_DW_COLS, 
 
 typedef struct {
     int n, ih, iw, c, oh, ow;   /* image [n,ih,iw,c], result [n,oh,ow,c] */
+    int yx;                     /* floats between pixels of the result */
     int kh, kw, sh, sw, dh, dw; /* kernel, stride, dilation */
     int pt, pl;                 /* padding at the top and left */
     int apart_y, apart_x;       /* between the results of a tile: the dilation, 1 for a stride */
@@ -163,7 +164,7 @@ EK_SHARED void ek_dwconv2d_f32_tile(const float *x, const float *w, const float 
     EK_EACH_DW(r) {
         const int row = oy + r / EK_DW_COLS * p->apart_y, col = ox + r % EK_DW_COLS * p->apart_x;
         const int at_col = col < 0 ? (ox + EK_DW_COLS * p->apart_x) % p->apart_x : col;
-        t.y[r] = y + ((ptrdiff_t)(row < p->oh ? row : oy) * p->ow + at_col) * p->c;
+        t.y[r] = y + ((ptrdiff_t)(row < p->oh ? row : oy) * p->ow + at_col) * p->yx;
     }
     if (!p->rows) {
         EK_ROLLED for (int k = 0; k < p->kh * p->kw; k++)
@@ -185,13 +186,13 @@ EK_SHARED void ek_dwconv2d_f32_tile(const float *x, const float *w, const float 
 
 /* What the tiles of the rows from oy on read and write; `known` inputs of a tile were those of one before. */
 EK_SHARED void ek_dwconv2d_f32_touch(const float *x, const float *y, const ek_dwconv2d_f32_t *p, int oy, int known) {
-    const ptrdiff_t in = (ptrdiff_t)p->iw * p->c, out = (ptrdiff_t)p->ow * p->c;
+    const ptrdiff_t in = (ptrdiff_t)p->iw * p->c, out = (ptrdiff_t)p->ow * p->yx;
     EK_ROLLED for (int i = known; i < p->rows; i++) {
         const int iy = oy * p->sh - p->pt + i * p->dh;
         if (iy >= 0 && iy < p->ih) ek_touch_f32(x + iy * in, in);
     }
     EK_ROLLED for (int o = 0; o < EK_DW_ROWS; o++)
-        if (oy + o * p->apart_y < p->oh) ek_touch_f32(y + (oy + o * p->apart_y) * out, out);
+        if (oy + o * p->apart_y < p->oh) ek_touch_f32(y + (oy + o * p->apart_y) * out, out - p->yx + p->c);
 }
 
 /* added: null, or as y. Threads share the rows of tiles. */
@@ -206,7 +207,7 @@ EK_SHARED void ek_dwconv2d_f32_simd(const float *x, const float *w, const float 
         const int image = b / bands, band = b % bands;
         const int oy = band / p->apart_y * EK_DW_ROWS * p->apart_y + band % p->apart_y;
         const float *px = x + (ptrdiff_t)image * p->ih * p->iw * p->c;
-        float *py = y + (ptrdiff_t)image * p->oh * p->ow * p->c;
+        float *py = y + (ptrdiff_t)image * p->oh * p->ow * p->yx;
         if (oy >= p->oh) continue;
         if (p->touch) {
             const int first = b - share.from < p->apart_y || band < p->apart_y;
