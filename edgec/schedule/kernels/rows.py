@@ -16,7 +16,8 @@ def _softmax(call: KernelCall) -> KernelCall:
 
 def _mean(call: KernelCall) -> KernelCall | None:
     keep, strides = (call.struct("ek_reduce_t").fields[k] for k in ("keep", "keep_stride"))
-    assert isinstance(keep, list) and isinstance(strides, list)
+    assert isinstance(keep, list)
+    assert isinstance(strides, list)
     if keep[2] < _WIDEST or strides[2] != 1:
         return None
     return KernelCall.of("ek_mean_f32_simd", *call.operands, *WHOLE)
