@@ -87,6 +87,11 @@ def test_malformed_input_shape(tmp_path: Path, text: str) -> None:
     refused(edgec("compile", DIGITS, "--input-shape", text, cwd=tmp_path), f"--input-shape {text}")
 
 
+@pytest.mark.parametrize("threads", ["0", "5", "-1"])
+def test_threads_that_no_code_is_for(tmp_path: Path, threads: str) -> None:
+    refused(edgec("compile", DIGITS, "--threads", threads, cwd=tmp_path), f"{threads} threads", "give 1 to 4")
+
+
 def test_input_shape_of_no_input(tmp_path: Path) -> None:
     refused(edgec("compile", DIGITS, "--input-shape", "imput=1x1x32x32", cwd=tmp_path), "imput", "input")
 

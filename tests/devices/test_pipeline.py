@@ -12,13 +12,16 @@ from pathlib import Path
 
 import pytest
 from edgec_devices import Board, boards
+from edgec_devices.estimating import estimated
 from edgec_devices.pipeline import Block, Bucket, Core, Counts, Estimate, estimate, plugin_option
 from edgec_devices.pipeline.decode import block, decode
 from edgec_devices.pipeline.insn import FLAGS, SP, VECTOR, Insn
 from edgec_devices.pipeline.steady import cycles
 from edgec_devices.plugin import block_count_plugin
-from edgec_runtime import Bundle, InputError, ToolError
+from edgec_runtime import Bundle, InputError, ToolError, write_bundle
 from edgec_runtime.bundle import WEIGHTS_FILE
+
+from tests.runtime import tiny_model
 
 V = VECTOR
 CORES = ("cortex-a53", "cortex-a72", "cortex-a76")
@@ -247,6 +250,26 @@ def test_an_estimate_is_the_sum_of_its_parts(assemble: Assembler) -> None:
     assert found[0, 1].core == pytest.approx(1)
     assert (e + found[0, 1]).instructions == 1011
     assert e + Estimate(0, 0, 0, 0, 0) == e
+
+
+def test_an_op_on_several_cores_takes_as_long_as_its_slowest_part(tmp_path: Path) -> None:
+    """Or as the memory, and a barrier. Parts that follow each other are counted apart."""
+    board = Board.load("pi4")
+    parts = ["part 0 0 0 0 0 0 0 0\nran 0 30000", "part 0 0 1 0 0 0 0 0\nran 0 45000", "part 0 1 0 0 0 0 9000 0"]
+    parts += ["part 0 1 1 0 0 0 8000 0"]
+    lines = ["target aarch64", "inference", "bucket 0 0 0 0 0 0 0\nran 0 500", *parts, "bucket 0 2 0 0 0 0 0"]
+    (tmp_path / "counts").write_text("\n".join([*lines, "block 0 1 2100028b", ""]))
+    counts = Counts.read(tmp_path / "counts")
+    assert [len(counts.parts[0][0, op]) for op in (0, 1)] == [2, 2]
+    write_bundle(tmp_path / "tiny.edgec", *tiny_model.parts())
+    with Bundle.open(tmp_path / "tiny.edgec") as bundle:
+        (segment, *_), between = estimated(bundle, board, counts)
+    barrier, hertz = 2e-6 * board.clock_ghz * 1e9, board.clock_ghz * 1e9
+    line = board.caches[-1].foreseen
+    assert segment.ops[0].ms == pytest.approx((500 + 45000 + barrier) / hertz * 1e3, rel=1e-6)
+    assert segment.ops[1].ms == pytest.approx((17000 * line + barrier) / hertz * 1e3, rel=1e-6)
+    assert segment.ms == pytest.approx(sum(op.ms for op in segment.ops))
+    assert between == 0
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,7 @@ static ek_threads threads = {.share = in_turn};
     "FIRST": "&threads,",
     "LAST": ", NULL, NULL",
 }
-"""What MAIN has in place of these words: for code of one thread, and for several whose parts run one after the other."""
+"""What MAIN has in place of these words: for one thread; for several, whose parts run one after the other."""
 
 
 def run_on(
