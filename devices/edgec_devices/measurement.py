@@ -51,10 +51,15 @@ class Plan:
         """Of the program, for one launch.  runs, profile: whether to time runs, and ops.  Without runs, ops alone are
         timed: as many of them as in all launches."""
         times = ("--warmup", str(self.warmup), *(() if self.seconds is None else ("--seconds", str(self.seconds))))
-        times += ("--threads", str(self.threads)) if self.threads > 1 else ()
+        times += on_threads(self.threads)
         if not runs:
             return ("--runs", "0", "--profile", str(self.profiled * self.rounds), *times)
         return ("--runs", str(self.runs), *times, *(("--profile", str(self.profiled)) if profile else ()))
+
+
+def on_threads(threads: int) -> tuple[str, ...]:
+    """Options of the program, for so many."""
+    return ("--threads", str(threads)) if threads > 1 else ()
 
 
 @dataclass(frozen=True)

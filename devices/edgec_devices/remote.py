@@ -12,7 +12,7 @@ from edgec_runtime.inputs import Array, check_inputs
 
 from edgec_devices.device import Device, Progress
 from edgec_devices.flash import execute
-from edgec_devices.measurement import Identity, Measurement, Plan, measured
+from edgec_devices.measurement import Identity, Measurement, Plan, measured, on_threads
 from edgec_devices.protocol import Connection
 from edgec_devices.pushing import has_runtime
 from edgec_devices.stream import Stream
@@ -65,7 +65,7 @@ class Remote(Device):
             slot = send(connection, recipe, scratch=True).slot
             edgetpu = any(s.place == "edgetpu" for s in bundle.manifest.segments)
             session = edgetpu and has_runtime(connection, recipe.app)
-            options = ("--runs", "1", *(("--threads", str(threads)) if threads > 1 else ()))
+            options = ("--runs", "1", *on_threads(threads))
             ran = execute(connection, recipe.app, slot, options, files, len(infos), session)
         outputs = {}
         for info, data in zip(infos, ran.outputs, strict=True):

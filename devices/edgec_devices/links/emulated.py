@@ -28,7 +28,7 @@ from edgec_devices.boards import ArchTarget, Board
 from edgec_devices.device import Device, Progress
 from edgec_devices.estimating import BARRIER_US, backend, estimated
 from edgec_devices.links.ssh import SshStream
-from edgec_devices.measurement import Identity, Measurement, Plan, SegmentEstimate
+from edgec_devices.measurement import Identity, Measurement, Plan, SegmentEstimate, on_threads
 from edgec_devices.pipeline import Counts, plugin_option
 from edgec_devices.plugin import block_count_plugin
 from edgec_devices.stream import Stream
@@ -74,7 +74,7 @@ class Emulated(Device):
         """One inference, really executed as the board's code."""
         bundle.manifest.check_threads(threads, str(bundle.path))
         with tempfile.TemporaryDirectory(prefix="edgec-") as folder:
-            self._execute(bundle, inputs, Path(folder), options=("--runs", "1", "--threads", str(threads)))
+            self._execute(bundle, inputs, Path(folder), options=("--runs", "1", *on_threads(threads)))
             return _outputs(bundle, Path(folder) / "out")
 
     def measure(self, bundle: Bundle, plan: Plan, say: Progress = lambda text: None) -> Measurement:
@@ -106,7 +106,7 @@ class Emulated(Device):
         with tempfile.TemporaryDirectory(prefix="edgec-") as folder:
             out = Path(folder) / "counts"
             option = plugin_option(plugin, out, self.board.caches)
-            options = ("--runs", "0", "--profile", "1", "--json", "--threads", str(threads), "--in-turn")
+            options = ("--runs", "0", "--profile", "1", "--json", *on_threads(threads), "--in-turn")
             self._execute(bundle, None, Path(folder), ("-plugin", option), options)
             return Counts.read(out)
 

@@ -42,7 +42,12 @@ def machine(r: BenchReport) -> str:
     d = r.device
     runner = "the bundle's program" if d.runner == "program" else "the Python runtime"
     known = [d.cpu, d.os, f"kernel {d.kernel}" if d.kernel else "", d.target, "emulated" if d.emulated else ""]
-    return ", ".join(filter(None, [*map(plain, known), f"run by {runner}"]))
+    return ", ".join(filter(None, [*map(plain, known), f"run by {runner}{_threads(r)}"]))
+
+
+def _threads(r: BenchReport) -> str:
+    threads = r.settings.get("threads", 1)
+    return f" on {threads} threads" if threads > 1 else ""
 
 
 def once(what: str, found: Once, r: BenchReport) -> str:
