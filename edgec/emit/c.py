@@ -26,7 +26,8 @@ from edgec.ops.opaque import Opaque
 from edgec.schedule.cores import PLAIN, Core
 from edgec.schedule.fuse import Step
 from edgec.schedule.liveness import Lifetime, lifetimes, tensors
-from edgec.schedule.steps import schedule
+from edgec.schedule.steps import DEFAULT, schedule
+from edgec.schedule.variant import Rules
 from edgec.schedule.views import Places
 
 CSRC = Path(edgec_runtime.__file__).parent / "csrc"
@@ -80,16 +81,21 @@ def kernel_headers() -> dict[str, str]:
 
 
 def segment_source(
-    graph: Graph, name: str, core: Core = PLAIN, weights: WeightsFile | None = None, all_text: bool = False
+    graph: Graph,
+    name: str,
+    core: Core = PLAIN,
+    weights: WeightsFile | None = None,
+    all_text: bool = False,
+    rules: Rules = DEFAULT,
 ) -> CSource:
     """The C of one segment for a core: edgec_<name>_run, and edgec_<name>_profile with a mark before each op
     (ek_model.h).
 
     weights: the file that its weights are added to, else one of its own. all_text: write weights as text too, each an
-    array of its own, so that a sanitizer sees what is read beside it.
+    array of its own, so that a sanitizer sees what is read beside it. rules: what the schedule may do.
     """
     check_types(graph)
-    made = schedule(graph, core)
+    made = schedule(graph, core, rules)
     writer = _Writer(graph, made.places, weights if weights is not None else WeightsFile(), all_text, core.threads)
     called = {step.at: writer.step(step) for step in made.steps}
     lives = lifetimes([tensors(s.calls) for s in made.steps], made.places, {*graph.inputs, *graph.outputs})

@@ -12,6 +12,8 @@ from edgec.emit.program import SegmentEntry, model_source
 from edgec.emit.weights import WeightsFile
 from edgec.ir import Graph, TensorType, Value
 from edgec.schedule.cores import Core
+from edgec.schedule.steps import DEFAULT
+from edgec.schedule.variant import Rules
 
 
 @dataclass(frozen=True)
@@ -29,14 +31,18 @@ class TargetSources:
     weights: bytes
 
 
-def target_sources(graph: Graph, segments: Sequence[Segment], cores: Sequence[Core]) -> TargetSources:
+def target_sources(
+    graph: Graph, segments: Sequence[Segment], cores: Sequence[Core], rules: Rules = DEFAULT
+) -> TargetSources:
     """The C of a partitioned model for a target with these cores (`cores_of`)."""
     weights = WeightsFile()
-    written = {core: _written(segments, core, weights, f"_{core.name}" if len(cores) > 1 else "") for core in cores}
+    written = {
+        core: _written(segments, core, weights, f"_{core.name}" if len(cores) > 1 else "", rules) for core in cores
+    }
     common = written[cores[-1]]
     kept = {core: made for core, made in written.items() if made is common or _headers(made) != _headers(common)}
     if len(cores) > 1 and len(kept) == 1:  # nothing is computed in another way
-        common = _written(segments, cores[-1], weights, "")
+        common = _written(segments, cores[-1], weights, "", rules)
         kept = {cores[-1]: common}
     every = [(core, source) for core, made in kept.items() for source in made.values()]
     arena = {name: max(made[name].plan.size for made in kept.values()) for name in common}
@@ -56,9 +62,11 @@ def target_sources(graph: Graph, segments: Sequence[Segment], cores: Sequence[Co
     return TargetSources(texts, flags, common, arena, weights.data)
 
 
-def _written(segments: Sequence[Segment], core: Core, weights: WeightsFile, end: str) -> dict[str, CSource]:
+def _written(
+    segments: Sequence[Segment], core: Core, weights: WeightsFile, end: str, rules: Rules
+) -> dict[str, CSource]:
     """The C of all segments for a core, by their names."""
-    return {s.name: segment_source(s.graph, s.name + end, core, weights) for s in segments}
+    return {s.name: segment_source(s.graph, s.name + end, core, weights, rules=rules) for s in segments}
 
 
 def _headers(sources: Mapping[str, CSource]) -> list[tuple[str, ...]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from edgec.ir import Graph, KernelCall, Value
 from edgec.schedule.cores import Core
 from edgec.schedule.liveness import lifetimes, peak, tensors
-from edgec.schedule.variant import preferred
+from edgec.schedule.variant import Choose, preferred
 from edgec.schedule.views import Places
 
 _CONCAT = "ek_concat"
@@ -28,13 +28,13 @@ class Step:
     shared: bool = False
 
 
-def fuse(graph: Graph, steps: Sequence[Step], core: Core, where: Places) -> list[Step]:
+def fuse(graph: Graph, steps: Sequence[Step], core: Core, where: Places, choose: Choose = preferred) -> list[Step]:
     """Let steps that compute elements of one result become parts of the step that makes it.
 
-    Where the result has no other reader, and the variant that the core prefers for its maker can do it. No fusion that
+    Where the result has no other reader, and the variant that is chosen for its maker can do it. No fusion that
     lets more bytes live is taken.
     """
-    fusion = _Fusion(graph, steps, core, where)
+    fusion = _Fusion(graph, steps, core, where, choose)
     for step in steps:
         fusion.join(step)
     return fusion.result
@@ -43,8 +43,8 @@ def fuse(graph: Graph, steps: Sequence[Step], core: Core, where: Places) -> list
 class _Fusion:
     """The steps as they are joined. made: by its last op, the step that a value comes from."""
 
-    def __init__(self, graph: Graph, steps: Sequence[Step], core: Core, where: Places) -> None:
-        self.core, self.where = core, where
+    def __init__(self, graph: Graph, steps: Sequence[Step], core: Core, where: Places, choose: Choose) -> None:
+        self.core, self.where, self.choose = core, where, choose
         self.result = list(steps)
         self.readers: dict[Value, list[int]] = {v: [-1] for v in graph.outputs}
         self.writer = {v: i for i, op in enumerate(graph.ops) for v in op.outputs}
@@ -112,9 +112,9 @@ class _Fusion:
         return None
 
     def _takes(self, head: KernelCall, more: tuple[KernelCall, ...]) -> bool:
-        """Whether the variant that the core prefers for a call can do more calls too."""
-        alone = preferred(head, self.core)
-        both = preferred(replace(head, then=(*head.then, *more)), self.core)
+        """Whether the variant that is chosen for a call can do more calls too."""
+        alone = self.choose(head, self.core)
+        both = self.choose(replace(head, then=(*head.then, *more)), self.core)
         return both is not None and (alone is None or alone[0].name == both[0].name)
 
     def _joined(self, made: Step, ops: Sequence[int], more: tuple[KernelCall, ...], old: Sequence[Step]) -> list[Step]:

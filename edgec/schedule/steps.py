@@ -9,12 +9,15 @@ from edgec.ir import PART, PARTS, Graph, KernelCall, Op
 from edgec.schedule.cores import Core
 from edgec.schedule.fuse import Step, fuse
 from edgec.schedule.liveness import lifetimes, peak, tensors
-from edgec.schedule.variant import preferred
-from edgec.schedule.views import Calls, Places, is_done, places
+from edgec.schedule.variant import Choose, Rules, preferred
+from edgec.schedule.views import Calls, Places, apart, is_done, places
 
 _WORTH_SHARING = 4
 """Barriers that a step takes at least for threads to share it: two then still save a third of its time."""
 _BYTES_A_CYCLE = 4
+
+DEFAULT = Rules()
+"""All that pays, as analysis says."""
 
 
 @dataclass(frozen=True)
@@ -27,24 +30,25 @@ class Scheduled:
     steps: tuple[Step, ...]
 
 
-def schedule(graph: Graph, core: Core) -> Scheduled:
+def schedule(graph: Graph, core: Core, rules: Rules = DEFAULT) -> Scheduled:
     """Choose where values lie, which calls are done at once, for every call what computes it on this core, and whether
     its threads share it."""
     calls = [op.spec.calls(op) for op in graph.ops]
-    where = _places(graph, calls)
+    where = _places(graph, calls) if rules.views else apart(graph)
     plain = [
         Step((i,), left, i)
         for i, some in enumerate(calls)
         if (left := tuple(call for call in some if not is_done(call, where)))
     ]
-    steps = (replace(s, calls=tuple(chosen(c, core) for c in s.calls)) for s in fuse(graph, plain, core, where))
+    joined = fuse(graph, plain, core, where, rules.choose) if rules.fusion else plain
+    steps = (replace(s, calls=tuple(chosen(c, core, rules.choose) for c in s.calls)) for s in joined)
     shared = (replace(s, shared=_worth_sharing([graph.ops[i] for i in s.ops], core)) for s in steps)
     return Scheduled(where, tuple(s.at for s in plain), tuple(shared))
 
 
-def chosen(call: KernelCall, core: Core) -> KernelCall:
-    """The call of the variant that analysis prefers, divisible; the call itself where there is none."""
-    best = preferred(call, core)
+def chosen(call: KernelCall, core: Core, choose: Choose = preferred) -> KernelCall:
+    """The call of the variant that is chosen, divisible; the call itself where there is none."""
+    best = choose(call, core)
     if best is None:
         return call
     found = best[0].apply(call, core, best[1])

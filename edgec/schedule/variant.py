@@ -58,6 +58,19 @@ def preferred(call: KernelCall, core: Core) -> tuple[Variant, Schedule] | None:
     return next(_legal(call, core), None)
 
 
+Choose = Callable[[KernelCall, Core], tuple[Variant, Schedule] | None]
+"""How to compute a call: one of the legal ways; None for the plain kernel, which does no calls that follow."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What a schedule may do. fusion: whether calls that follow another are done with it; views: values in others."""
+
+    choose: Choose = preferred
+    fusion: bool = True
+    views: bool = True
+
+
 def _legal(call: KernelCall, core: Core) -> Iterator[tuple[Variant, Schedule]]:
     for v in variants().get(call.kernel, ()):
         if v.isa <= core.isa and (v.fuses or not call.then):

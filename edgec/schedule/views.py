@@ -95,11 +95,16 @@ def places(graph: Graph, calls: Calls, peak: Callable[[Places], int]) -> Places:
     return found.known
 
 
+def apart(graph: Graph) -> Places:
+    """Every value with bytes of its own."""
+    return {v: Place(v) for v in [*graph.inputs, *(v for op in graph.ops for v in op.outputs)]}
+
+
 class _Places:
     """Places as they are found."""
 
     def __init__(self, graph: Graph, peak: Callable[[Places], int]) -> None:
-        self.known: Places = {v: Place(v) for v in [*graph.inputs, *(v for op in graph.ops for v in op.outputs)]}
+        self.known: Places = apart(graph)
         self._caller = {*graph.inputs, *graph.outputs}
         self._peak = peak
         self._least: int | None = None
