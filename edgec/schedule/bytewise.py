@@ -5,7 +5,6 @@ A variant may replace arithmetic by any other that gives the same bytes for all 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -18,9 +17,8 @@ BYTES = np.arange(-128, 128, dtype=np.int64)
 """Every byte, in the order of the entries of a table."""
 
 _HEADROOM = {"add": 20, "sub": 20, "squared_difference": 7}
-_FRACTION = 29
-_STEPS = (1, 4, 16, 64, 256, 1024)
-"""How far neighbours of the factors lie: the law's own roundings are 2^10 of these units."""
+_FRACTION = 27
+_TRIES = 50
 
 
 @dataclass(frozen=True)
@@ -35,22 +33,22 @@ class Offset:
 
 @dataclass(frozen=True)
 class ScaledSum:
-    """(a * u + b * v + bias) / 2^29 downwards, then clamped."""
+    """(a * u + b * v + bias) / 2^27 downwards, then clamped."""
 
     a: int
     b: int
     bias: int
 
     def parts(self) -> tuple[int, ...]:
-        """ek_scaled_sum_t: the low 15 bits of the factors apart, and the low 13 of the bias."""
+        """ek_scaled_sum_t: the low 15 bits of the factors apart, and the low 11 of the bias."""
         halves = (self.a >> 15, self.a & 0x7FFF, self.b >> 15, self.b & 0x7FFF)
-        return (*halves, self.bias >> 13, self.bias & 0x1FFF)
+        return (*halves, self.bias >> 11, self.bias & 0x7FF)
 
     def pairs(self) -> Array:
         """The results for all pairs, as the vectors compute them, before the clamp."""
         a, a_low, b, b_low, bias, rest = self.parts()
-        u, v = 4 * BYTES[:, None], 4 * BYTES[None, :]
-        carried: Array = (u * a_low + v * b_low + 4 * rest) >> 15
+        u, v = 16 * BYTES[:, None], 16 * BYTES[None, :]
+        carried: Array = (u * a_low + v * b_low + 16 * rest) >> 15
         result: Array = (u * a + v * b + bias + carried) >> 16
         return result
 
@@ -111,26 +109,51 @@ def _scaled_sum(kernel: str, fields: tuple[tuple[str, int], ...]) -> ScaledSum |
     want = pairs(KernelCall.of(kernel, q))
     if int(np.ptp(want)) == 0:
         return None
-    for tried in _candidates(q, -1 if kernel == "ek_sub_s8" else 1):
-        if np.array_equal(np.clip(tried.pairs(), q.number("low"), q.number("high")), want):
-            return tried
+    start = _real_sum(q, -1 if kernel == "ek_sub_s8" else 1)
+    found = start and _solved(start, want, q.number("low"), q.number("high"))
+    if found and np.array_equal(np.clip(found.pairs(), q.number("low"), q.number("high")), want):
+        return found
     return None
 
 
-def _candidates(q: Struct, sign: int) -> Iterator[ScaledSum]:
-    """The factors of the reals, rounded; then neighbours. Ties go away from zero, so that where there are exact ones
-    both factors must be a little larger, in proportion."""
+def no_overflow(call: KernelCall) -> bool:
+    """Whether ek_law_s8_simd computes ek_add_s8 or ek_sub_s8: nothing is shifted to the left, so that nothing leaves
+    the 32 bits."""
+    q = call.struct("ek_add_t")
+    return all(-31 <= _scale(q, k)[1] <= 0 for k in "aby")
+
+
+def _real_sum(q: Struct, sign: int) -> ScaledSum | None:
+    """The factors of the reals, rounded."""
     a, b, y = (m * 2.0 ** (s - 31) for m, s in (_scale(q, k) for k in "aby"))
-    a, b = a * y * 2.0 ** (_HEADROOM["add"] + _FRACTION), sign * b * y * 2.0 ** (_HEADROOM["add"] + _FRACTION)
-    least = min(abs(a), abs(b))
-    if not 0 < least <= max(abs(a), abs(b)) < 2.0 ** (_FRACTION + 1) - 64:
-        return
-    away = [(round(a / least * e), round(b / least * e), 0) for e in _STEPS]
-    around = [(i, j, k) for e in _STEPS for i in (e, 0, -e) for j in (e, 0, -e) for k in (16 * e, 0, -16 * e)]
-    for more_a, more_b, more in ((0, 0, 0), *away, *around):
-        fa, fb = round(a) + more_a, round(b) + more_b
-        zero = (2 * q.number("y_zero") + 1 << _FRACTION - 1) - q.number("a_zero") * fa - q.number("b_zero") * fb
-        yield ScaledSum(fa, fb, zero + more)
+    a, b = (round(f * y * 2.0 ** (_HEADROOM["add"] + _FRACTION)) for f in (a, sign * b))
+    if max(abs(a), abs(b)) >= 1 << 30:
+        return None
+    zero = (2 * q.number("y_zero") + 1 << _FRACTION - 1) - q.number("a_zero") * a - q.number("b_zero") * b
+    return ScaledSum(a, b, zero)
+
+
+def _solved(start: ScaledSum, want: Array, low: int, high: int) -> ScaledSum:
+    """The law rounds three times, ties away from zero. Each pair bounds a * u + b * v + bias from both sides, where its
+    result is not a clamped one; while a bound is broken, the sum moves to the other side of the one broken most."""
+    u, v = (x.ravel() for x in np.meshgrid(BYTES, BYTES, indexing="ij"))
+    never = 1 << 60
+    least = np.where(want > low, want << _FRACTION, -never).ravel()
+    most = np.where(want < high, (want + 1 << _FRACTION) - 1, never).ravel()
+    total = start.a * u + start.b * v + start.bias
+    near = np.minimum(total - least, most - total) < 1 << _FRACTION - 9
+    u, v, least, most = u[near], v[near], least[near], most[near]
+    found = start
+    for _ in range(_TRIES if near.any() else 0):
+        total = found.a * u + found.b * v + found.bias
+        off = np.where(total < least, least - total, np.minimum(most - total, 0))
+        worst = int(np.abs(off).argmax())
+        if off[worst] == 0:
+            break
+        move = (off[worst] + np.sign(off[worst])) / (u[worst] ** 2 + v[worst] ** 2 + 64**2)
+        a, b, bias = (int(np.copysign(np.ceil(abs(move * by)), move * by)) for by in (u[worst], v[worst], 64**2))
+        found = ScaledSum(found.a + a, found.b + b, found.bias + bias)
+    return found
 
 
 def _scale(q: Struct, name: str) -> tuple[int, int]:

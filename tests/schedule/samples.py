@@ -17,6 +17,8 @@ from edgec.ops.resampling import TFLITE_MODES
 from edgec.ops.resize import ResizeBilinear
 from edgec.ops.softmax import Softmax
 
+_UNSUMMED = ((0.07222045020512041, 2.3460354641111314, 2.213665750981553, 83, 76, 64), (0.4, 0.05, 0.02, -1, 7, 3))
+"""Scales and zero points of ADDs for which no single sum is found: a tie on both sides of 0, a factor of 20."""
 _BYTES = np.arange(-128, 128, dtype=np.int8)
 
 
@@ -41,6 +43,9 @@ def _sums() -> Iterator[Sample]:
             (0.03, 0.11, 0.09, -5, 17, 2),
             (0.3, 0.0001, 0.3, 127, 127, -3),
             (1.0, 0.7, 0.9, -128, -128, 0),
+            (0.07, 0.19, 0.09, -128, 4, -128),
+            (0.3, 0.0001, 0.03, 2, -9, 5),
+            *_UNSUMMED,
         )
     ):
         args = [

@@ -59,6 +59,20 @@ def test_parts_of_a_result_are_the_same_bits(tmp_path: Path) -> None:
         np.testing.assert_array_equal(parts[name].view(np.uint8), y.view(np.uint8), name)
 
 
+@pytest.mark.parametrize("name", ["cortex_a53", "x86_64_v3"])
+def test_no_sum_of_bytes_is_plain(name: str) -> None:
+    samples = [s for s in edges() if s.spec.kind in ("add", "sub") and s.label.startswith(s.spec.kind)]
+    taken = {}
+    for sample in samples:
+        op = sample_graph(sample).ops[0]
+        (call,) = op.spec.calls(op)
+        if op.output.type.shape == (256, 256):
+            taken[sample.label] = next((v.name for v, _ in legal(call, core(name))), call.kernel)
+    assert set(taken.values()) == {"ek_sum_s8_simd", "ek_law_s8_simd"}, taken
+    assert taken["add7none"] == "ek_sum_s8_simd"  # factors of 0.78 and 2.1
+    assert taken["add9none"] == "ek_law_s8_simd"
+
+
 MATH = """
 #include "simd/ek_unary_simd.h"
 #include <stdio.h>

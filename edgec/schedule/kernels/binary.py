@@ -11,7 +11,7 @@ import numpy as np
 
 from edgec.ir import Array, KernelCall, Pointer, Struct, Table
 from edgec.ir.kernel import Operand
-from edgec.schedule.bytewise import pairs, scaled_sum
+from edgec.schedule.bytewise import no_overflow, pairs, scaled_sum
 from edgec.schedule.kernels.elementwise import by_offset, by_table
 from edgec.schedule.simd import WHOLE, simd
 from edgec.schedule.variant import Variant
@@ -107,6 +107,16 @@ def _sum(call: KernelCall) -> KernelCall | None:
     return KernelCall.of("ek_sum_s8_simd", rows.a, rows.b, call.operands[2], spec, *WHOLE)
 
 
+def _law(call: KernelCall) -> KernelCall | None:
+    """Where there is no scaled sum."""
+    rows = _rows(call)
+    if rows is None or not no_overflow(call):
+        return None
+    sign = -1 if call.kernel == "ek_sub_s8" else 1
+    spec = Struct("ek_law_s8_t", **rows.dims, **call.struct("ek_add_t").fields, sign=sign)
+    return KernelCall.of("ek_law_s8_simd", rows.a, rows.b, call.operands[2], spec, *WHOLE)
+
+
 def _product(call: KernelCall) -> KernelCall | None:
     rows, q = _rows(call), call.struct("ek_mul_t")
     if rows is None or 255 * 255 << max(0, q.number("shift")) >= _NO_OVERFLOW:
@@ -138,6 +148,8 @@ VARIANTS: list[Variant] = [
     *(v for kind in _KINDS for v in simd(f"ek_{kind}_s8", "ek_lut_s8_simd", _table)),
     *simd("ek_add_s8", "ek_sum_s8_simd", _sum),
     *simd("ek_sub_s8", "ek_sum_s8_simd", _sum),
+    *simd("ek_add_s8", "ek_law_s8_simd", _law),
+    *simd("ek_sub_s8", "ek_law_s8_simd", _law),
     *simd("ek_mul_s8", "ek_mul_s8_simd", _product),
     *(v for kind in ("maximum", "minimum") for v in simd(f"ek_{kind}_s8", f"ek_{kind}_s8_simd", _extremum)),
     *(v for kind in _FLOATS for v in simd(f"ek_{kind}_f32", f"ek_{kind}_f32_simd", _floats)),

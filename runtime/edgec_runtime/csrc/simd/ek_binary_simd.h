@@ -83,7 +83,7 @@ EK_KERNEL const void *ek_repeat(void *to, const void *row, int bytes, int times)
             const ek_vf low = ek_vf_set(p->low); const ek_vf high = ek_vf_set(p->high),                             \
             w = ek_vf_min(ek_vf_max(EXPR, low), high))
 
-/* ADD and SUB, where a scaled sum gives the same bytes for all 65,536 pairs of bytes. */
+/* ADD and SUB, where a scaled sum gives the same bytes for all 65,536 pairs of bytes; otherwise ek_law_s8_simd. */
 typedef struct {
     ek_nd_t nd;
     int repeat; /* rows of b that are one of nd */
@@ -92,6 +92,33 @@ typedef struct {
 } ek_sum_s8_t;
 
 EK_ROWS_S8(ek_sum_s8_simd, ek_sum_s8_t, const ek_vsum_t sum = ek_vsum(&p->sum), ek_vb_sum(u, v, &sum))
+
+/* As ek_add_t; sign: 1 for ADD, -1 for SUB. */
+typedef struct {
+    ek_nd_t nd;
+    int repeat; /* rows of b that are one of nd */
+    int low, high;
+    int32_t a_zero, b_zero, y_zero, a_mul, a_shift, b_mul, b_shift, y_mul, y_shift, sign;
+} ek_law_s8_t;
+
+typedef struct {
+    ek_vmul_t a, b, y;
+} ek_law_scales_t;
+
+EK_KERNEL ek_law_scales_t ek_law_scales(const ek_law_s8_t *p) {
+    return (ek_law_scales_t){ek_vmul(p->a_mul, p->a_shift), ek_vmul(p->b_mul, p->b_shift), ek_vmul(p->y_mul, p->y_shift)};
+}
+EK_KERNEL ek_vb ek_vb_law(ek_vb u, ek_vb v, const ek_law_s8_t *p, const ek_law_scales_t *scale) {
+    ek_vi a[4], b[4];
+    ek_vb_widen(u, a), ek_vb_widen(v, b);
+    for (int i = 0; i < 4; i++) {
+        const ek_vi ra = ek_vi_multiply((a[i] - p->a_zero) * (1 << 20), &scale->a);
+        const ek_vi rb = ek_vi_multiply((b[i] - p->b_zero) * (1 << 20), &scale->b);
+        a[i] = ek_vi_multiply(ra + rb * p->sign, &scale->y) + p->y_zero;
+    }
+    return ek_vb_narrow(a);
+}
+EK_ROWS_S8(ek_law_s8_simd, ek_law_s8_t, const ek_law_scales_t scales = ek_law_scales(p), ek_vb_law(u, v, p, &scales))
 
 typedef struct {
     ek_nd_t nd;

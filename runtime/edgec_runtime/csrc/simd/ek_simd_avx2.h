@@ -123,8 +123,8 @@ EK_KERNEL ek_vb ek_table_at(const ek_table_t *t, ek_vb x) {
     return y;
 }
 
-/* a * ka + b * kb + bias, downwards to a whole number, saturated. In units of 2^-29; the low 15 bits of ka and kb and
- * the low 13 of the bias are apart. */
+/* a * ka + b * kb + bias, downwards to a whole number, saturated. In units of 2^-27; the low 15 bits of ka and kb and
+ * the low 11 of the bias are apart. */
 typedef struct {
     __m256i high, low, bias, rest; /* high and low: pairs of 16 bits */
 } ek_vsum_t;
@@ -137,8 +137,8 @@ EK_KERNEL ek_vsum_t ek_vsum(const ek_scaled_sum_t *p) {
                        _mm256_set1_epi32(p->rest)};
 }
 EK_KERNEL __m256i ek_vsum_of(__m256i ab, const ek_vsum_t *q) {
-    const __m256i high = _mm256_slli_epi32(_mm256_madd_epi16(ab, q->high), 2);
-    const __m256i low = _mm256_srai_epi32(_mm256_add_epi32(_mm256_madd_epi16(ab, q->low), q->rest), 13);
+    const __m256i high = _mm256_slli_epi32(_mm256_madd_epi16(ab, q->high), 4);
+    const __m256i low = _mm256_srai_epi32(_mm256_add_epi32(_mm256_madd_epi16(ab, q->low), q->rest), 11);
     return _mm256_srai_epi32(_mm256_add_epi32(_mm256_add_epi32(high, low), q->bias), 16);
 }
 EK_KERNEL ek_vb ek_vb_sum(ek_vb a, ek_vb b, const ek_vsum_t *q) {

@@ -114,8 +114,8 @@ EK_KERNEL ek_vb ek_table_at(const ek_table_t *t, ek_vb x) { /* table[x + 128] */
     return vqtbx4q_s8(y, t->quarter[3], i - next - next - next);
 }
 
-/* a * ka + b * kb + bias, downwards to a whole number, saturated. In units of 2^-29; the low 15 bits of ka and kb and
- * the low 13 of the bias are apart. */
+/* a * ka + b * kb + bias, downwards to a whole number, saturated. In units of 2^-27; the low 15 bits of ka and kb and
+ * the low 11 of the bias are apart. */
 typedef struct {
     int16x4_t k; /* high parts of ka and kb, low parts */
     int32x4_t bias, rest;
@@ -123,13 +123,13 @@ typedef struct {
 
 EK_KERNEL ek_vsum_t ek_vsum(const ek_scaled_sum_t *p) {
     const int16_t k[4] = {p->a_high, p->b_high, p->a_low, p->b_low};
-    return (ek_vsum_t){vld1_s16(k), vdupq_n_s32(p->bias), vdupq_n_s32(p->rest * 4)};
+    return (ek_vsum_t){vld1_s16(k), vdupq_n_s32(p->bias), vdupq_n_s32(p->rest * 16)};
 }
 EK_KERNEL ek_vb ek_vb_sum(ek_vb a, ek_vb b, const ek_vsum_t *q) {
     int16x8_t half[2];
-    for (int h = 0; h < 2; h++) { /* times 4, so that the result is the upper half of the sum */
-        const int16x8_t u = h ? vshll_high_n_s8(a, 2) : vshll_n_s8(vget_low_s8(a), 2);
-        const int16x8_t v = h ? vshll_high_n_s8(b, 2) : vshll_n_s8(vget_low_s8(b), 2);
+    for (int h = 0; h < 2; h++) { /* times 16, so that the result is the upper half of the sum */
+        const int16x8_t u = h ? vshll_high_n_s8(a, 4) : vshll_n_s8(vget_low_s8(a), 4);
+        const int16x8_t v = h ? vshll_high_n_s8(b, 4) : vshll_n_s8(vget_low_s8(b), 4);
         int32x4_t low = vmlal_lane_s16(q->rest, vget_low_s16(u), q->k, 2), high = vmlal_high_lane_s16(q->rest, u, q->k, 2);
         int32x4_t s = vmlal_lane_s16(q->bias, vget_low_s16(u), q->k, 0), t = vmlal_high_lane_s16(q->bias, u, q->k, 0);
         low = vmlal_lane_s16(low, vget_low_s16(v), q->k, 3), high = vmlal_high_lane_s16(high, v, q->k, 3);
