@@ -11,6 +11,7 @@ text says what failed, where, and one thing to do; arguments of a wrong type too
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from edgec.drive.compile import Compiled
     from edgec.drive.lower import Options
     from edgec.ir import Array
+    from edgec.report.tuning import Tuning
 
 __all__ = [
     "__version__",
@@ -45,6 +47,7 @@ __all__ = [
     "sign",
     "status",
     "trust",
+    "tune",
 ]
 
 
@@ -64,6 +67,7 @@ def compile(
     optimistic: bool = False,
     labels: str | Path | None = None,
     threads: int = 1,
+    tuned: str | Path | None = None,
     cc: str | None = None,
     dump: Sequence[str] = (),
     edgetpu_compiler: str | None = None,
@@ -85,6 +89,7 @@ def compile(
         optimistic: try ops on the Edge TPU that it may or may not have.
         labels: a text file, one a line.
         threads: the most that its C can use, 1 to 4.
+        tuned: schedules that `tune` found (default: those of its default file), "none" for analysis alone.
         cc: a C compiler of this machine instead of zig.
         dump: "after=PASS" writes the graph beside the bundle.
         edgetpu_compiler: a path, "ssh://host", "folder:DIR", "none".
@@ -96,7 +101,17 @@ def compile(
         Path(model),
         output=_path(output),
         options=_options(
-            target, calibrate, preprocess, input_shapes, min_cosine, disable, optimistic, allow_float, validate, threads
+            target,
+            calibrate,
+            preprocess,
+            input_shapes,
+            min_cosine,
+            disable,
+            optimistic,
+            allow_float,
+            validate,
+            threads,
+            None if tuned is None else str(tuned),
         ),
         labels=_path(labels),
         cc=cc,
@@ -230,6 +245,39 @@ def bench(
         html=_path(html),
     )
     return run_bench(asked)
+
+
+@_checked
+def tune(
+    bundle: str | Path,
+    on: str = "local:",
+    *,
+    workers: str | None = None,
+    jobs: int | None = None,
+    ops: int | None = None,
+    output: str | Path | None = None,
+    timeout: float = _TIMEOUT_S,
+    executor: Executor | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> Tuning:
+    """Search the legal schedules of a bundle's calls on a device; what is found is kept for later compiles.
+
+    Args:
+        bundle: the .edgec file.
+        on: the device, as in `run`.
+        workers: "dask://host:port": a Dask cluster that tries them, where times are estimates.
+        jobs: trials at a time.
+        ops: at most so many kinds of calls, the largest first.
+        output: the database, JSON (docs/tune.md; default: the one that `compile` reads by itself). What it has is not
+            tried again.
+        timeout: as in `run`.
+        executor: tries them instead of threads of this process.
+        progress: as in `compile`.
+    """
+    from edgec.drive.tune import Search, tune
+
+    search = Search(Path(bundle), _device(on), workers, jobs, ops, _path(output), timeout, executor)
+    return tune(search, progress or _silent)
 
 
 @_checked
@@ -403,6 +451,7 @@ def _options(
     allow_float: bool,
     validate: str | Path | None = None,
     threads: int = 1,
+    tuned: str | None = None,
 ) -> Options:
     from edgec.drive.lower import Options
 
@@ -418,6 +467,7 @@ def _options(
         _path(validate),
         allow_float,
         threads,
+        tuned,
     )
 
 

@@ -59,6 +59,7 @@ def _lowering_options(fn: Callable[..., Any]) -> Callable[..., Any]:
 )
 @click.option("--labels", type=click.Path(path_type=Path), help="text file, one label a line")
 @click.option("--threads", default=1, show_default=True, metavar="N", help="the most that its C can use, 1 to 4")
+@click.option("--tuned", metavar="FILE", help="schedules that edgec tune found (default: its default file), or none")
 @click.option("--cc", help="a C compiler of this machine for its own code, instead of zig")
 @click.option(
     "--dump", multiple=True, metavar="after=PASS", help="write the graph after a pass (or after=all) beside the bundle"
@@ -194,12 +195,14 @@ def _options(
     allow_float: bool,
     validate: Path | None = None,
     threads: int = 1,
+    tuned: str | None = None,
 ) -> Options:
     from edgec.drive.lower import Options
 
     shapes = dict(map(_parse_shape, input_shape))
     return Options(
-        target, calibrate, preprocess, shapes, disable_pass, min_cosine, optimistic, validate, allow_float, threads
+        target, calibrate, preprocess, shapes, disable_pass, min_cosine, optimistic, validate, allow_float, threads,
+        tuned,
     )  # fmt: skip
 
 

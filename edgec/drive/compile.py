@@ -17,8 +17,10 @@ from edgec.drive.edgetpu_loop import Outcome, ask, told
 from edgec.drive.job import Job
 from edgec.drive.lower import Dump, Lowered, Options, lower
 from edgec.drive.native import native_compiler
+from edgec.drive.tuned import Wanted
 from edgec.drive.verify import verify_bundle
 from edgec.emit.c import CSRC, CSource
+from edgec.emit.calls_file import CALLS_FILE, calls_file
 from edgec.emit.graph_file import GRAPH_FILE, graph_file
 from edgec.emit.sources import TargetSources, target_sources
 from edgec.emit.tflite import write_tflite
@@ -39,7 +41,9 @@ from edgec.toolchain.edgetpu.where import runner_for
 
 @dataclass(frozen=True)
 class Compiled:
-    """What a compile made. asked: what edgetpu_compiler said; None if it was not asked. steps: where its time went."""
+    """What a compile made. asked: what edgetpu_compiler said; None if it was not asked. steps: where its time went.
+    tuned: what became of the schedules of a search.
+    """
 
     path: Path
     lowered: Lowered
@@ -47,6 +51,7 @@ class Compiled:
     verification: Verification
     asked: Outcome | None
     steps: tuple[Step, ...] = ()
+    tuned: tuple[str, ...] = ()
 
     def summary(self) -> str:
         """The first screen: places, sizes, checks."""
@@ -54,7 +59,7 @@ class Compiled:
         return summary(
             Made(
                 self.path, model.graph.name, model.target.name, model.partition, self.sources, self.verification, lines,
-                model.float_on_cpu, (*model.inputs_told(), *(f"note: {n}" for n in model.notes)),
+                model.float_on_cpu, (*model.inputs_told(), *(f"note: {n}" for n in model.notes), *self.tuned),
             )
         )  # fmt: skip
 
@@ -119,9 +124,11 @@ def _build(job: Job, lowered: Lowered, asked: Outcome | None, labels: Sequence[s
     """C, binaries, verification and bundle of a partitioned model."""
     board, segments = lowered.target.board, lowered.partition.segments
     say("emit")
+    tuned = Wanted.of(job.options.tuned)
     # what this machine tries of another's bundle is plain code, whose weights other targets have too
     threads, plain = job.options.threads, (replace(PLAIN, threads=job.options.threads),)
-    cores = {t.name: cores_of(board, t, threads) if t in board.targets else plain for t in targets_of(board)}
+    own = {t.name: tuned.cores(cores_of(board, t, threads)) for t in board.targets}
+    cores = {t.name: own.get(t.name, plain) for t in targets_of(board)}
     sources = {target: target_sources(lowered.graph, segments, found) for target, found in cores.items()}
     tflites = {s.name: write_tflite(s.graph) for s in segments if s.place == "edgetpu"}
     compilers = compilers_for(board, job.cc)
@@ -129,15 +136,16 @@ def _build(job: Job, lowered: Lowered, asked: Outcome | None, labels: Sequence[s
     texts, link = {t: made.texts for t, made in sources.items()}, ("-pthread",) if threads > 1 else ()
     binaries = build(texts, CSRC, compilers, say, flags, link)
     say("pack")
-    own = [t.name for t in board.targets]
-    files = _files({t: sources[t] for t in own}, tflites, asked, binaries)
+    written = {t: sources[t] for t in own}
+    files = _files(written, tflites, asked, binaries)
     for t in board.targets:
         beside = app_files(sources[t.name].texts, t.mcpu, sources[t.name].flags, link)
         files |= {f"src/{t.name}/{name}": text.encode() for name, text in beside.items()}
     weights = weights_files({t: made.weights for t, made in sources.items()})
     files |= {path: sources[t].weights for t, path in weights.items()}
-    first = sources[own[0]]
+    first = sources[board.targets[0].name]
     files[GRAPH_FILE] = graph_file(lowered.partition, first.segments).to_json()
+    files[CALLS_FILE] = calls_file(written).to_json()
     toolchain = {target: compiler.version() for target, compiler in compilers.items()}
     if asked is not None and asked.version is not None:
         toolchain[PROGRAM] = asked.version
@@ -148,7 +156,7 @@ def _build(job: Job, lowered: Lowered, asked: Outcome | None, labels: Sequence[s
     say("pack")
     write_bundle(job.output, replace(contents, verification=checked.to_json()), files)
     say("")
-    return Compiled(job.output, lowered, first.segments, checked, asked, say.done())
+    return Compiled(job.output, lowered, first.segments, checked, asked, say.done(), tuple(tuned.told(written)))
 
 
 def targets_of(board: Board) -> list[ArchTarget]:

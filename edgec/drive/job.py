@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from edgec.drive.lower import Options
+from edgec.drive.tuned import NONE, Wanted
 from edgec.errors import InputError
 from edgec.toolchain.edgetpu.handoff import sha256
 
@@ -23,7 +24,8 @@ class Job:
     cc: str | None = None
 
     def check(self) -> None:
-        """Raises InputError where the bundle cannot be written, before the work is done."""
+        """Raises InputError where the bundle cannot be written, or schedules not be read, before the work is done."""
+        Wanted.of(self.options.tuned)
         folder = self.output.parent
         if not folder.is_dir():
             raise InputError(f"the folder {folder} does not exist", at=str(self.output), hint=f"mkdir -p {folder}")
@@ -35,7 +37,9 @@ class Job:
     def recipe(self) -> dict[str, Any]:
         """As JSON: absolute paths, and the hashes of all that is read from them."""
         o = self.options
-        options = asdict(replace(o, calibrate=_absolute(o.calibrate), validate=_absolute(o.validate)))
+        tuned = None if self._tuned is None else str(self._tuned.absolute())
+        paths = {"calibrate": _absolute(o.calibrate), "validate": _absolute(o.validate)}
+        options = asdict(replace(o, **paths, tuned=tuned or o.tuned))
         return {
             "model": str(self.model.absolute()),
             "output": str(self.output.absolute()),
@@ -68,8 +72,13 @@ class Job:
                 raise InputError(f"{path} is not what it was when the folder was made", str(at), "compile again")
         return job
 
+    @property
+    def _tuned(self) -> Path | None:
+        """A database of schedules that was named."""
+        return Path(self.options.tuned) if self.options.tuned not in (None, NONE) else None
+
     def _read(self) -> list[Path]:
-        paths = (self.model, self.labels, self.options.calibrate, self.options.validate)
+        paths = (self.model, self.labels, self.options.calibrate, self.options.validate, self._tuned)
         return [p for p in paths if p is not None]
 
 

@@ -47,6 +47,7 @@ class Options:
     min_cosine: a quantized model whose outputs are less like the float model's than this is refused. validate: as
     calibrate, to verify with; default: samples held back from calibration. allow_float: a float model without
     calibration data runs on the CPU though the target has an Edge TPU. threads: the most that the C can use, 1 to 4.
+    tuned: a database of schedules (docs/tune.md), "none" for no searches at all; None: the default one, if it is there.
     """
 
     target: str = "host"
@@ -59,6 +60,7 @@ class Options:
     validate: Path | None = None
     allow_float: bool = False
     threads: int = 1
+    tuned: str | None = None
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ class CSource:
     functions: what its profile knows, in order: every op that computes something, the same on all cores, whatever one
     fuses. calls: for each op of the graph its position among them; None where what it copies is where it should be.
     constants: bytes of its read-only arrays. weights: the file that has those of them that are not in the text.
-    places: where the values lie.
+    places: where the values lie. asked: the calls of plain kernels that it computes, by the name of their function.
     """
 
     name: str
@@ -68,6 +68,7 @@ class CSource:
     constants: int
     weights: WeightsFile
     places: Places
+    asked: tuple[tuple[str, KernelCall], ...]
 
 
 @cache
@@ -96,18 +97,19 @@ def segment_source(
     """
     check_types(graph)
     made = schedule(graph, core, rules)
-    writer = _Writer(graph, made.places, weights if weights is not None else WeightsFile(), all_text, core.threads)
+    writer = Writer(graph, made.places, weights if weights is not None else WeightsFile(), all_text, core.threads)
     called = {step.at: writer.step(step) for step in made.steps}
     lives = lifetimes([tensors(s.calls) for s in made.steps], made.places, {*graph.inputs, *graph.outputs})
     plan = plan_offsets(lives + writer.scratches)
     always = {"ek_base.h"} if core.threads == 1 else {"ek_base.h", "ek_share.h"}
-    headers = sorted({_header_of(call) for call in writer.calls} | always)
+    headers = sorted({header_of(call) for call in writer.calls} | always)
     functions = tuple(f"op{i}_{graph.ops[i].kind}" for i in made.ops)
-    text = _text(writer, plan, headers, name) + entries(name, [called.get(i, ()) for i in made.ops], core.threads)
+    text = text_of(writer, plan, headers, name) + entries(name, [called.get(i, ()) for i in made.ops], core.threads)
     numbers = {op: number for number, op in enumerate(made.ops)}
     calls = tuple(numbers.get(i) for i in range(len(graph.ops)))
+    asked = tuple((f"op{s.at}_{graph.ops[s.at].kind}", call) for s in made.asked for call in s.calls)
     return CSource(
-        name, text, tuple(headers), plan, calls, functions, writer.constant_bytes, writer.weights, made.places
+        name, text, tuple(headers), plan, calls, functions, writer.constant_bytes, writer.weights, made.places, asked
     )
 
 
@@ -136,14 +138,15 @@ def _check_kernel(call: KernelCall, op: Op) -> None:
         raise _no_kernel(op)
 
 
-def _header_of(kernel: str) -> str:
+def header_of(kernel: str) -> str:
+    """The header of csrc that defines a kernel."""
     header = kernel_headers().get(kernel)
     if header is None:
         raise InternalError(f"no header of csrc defines the kernel {kernel}")
     return header
 
 
-def _text(writer: _Writer, plan: Plan, headers: Sequence[str], name: str) -> str:
+def text_of(writer: Writer, plan: Plan, headers: Sequence[str], name: str) -> str:
     """The whole file but what callers see."""
     enum = "".join(f"    {writer.symbols[n]} = {o},\n" for n, o in plan.offsets.items() if n in writer.symbols)
     table = "".join(writer.table)
@@ -159,7 +162,7 @@ def _text(writer: _Writer, plan: Plan, headers: Sequence[str], name: str) -> str
 
 
 @dataclass
-class _Writer:
+class Writer:
     """Prints one segment: collects constants, bodies and scratch needs.
 
     constants: those that are text. weights: has the others; table: their offsets, as lines of an enum. threads: the
@@ -209,6 +212,13 @@ class _Writer:
         head = f"EK_OP void {fn}({parameters}) {{{note}\n"
         self.bodies.append(f"{head}    (void)m, (void)w, (void)in, (void)out;\n    {body}\n}}\n\n")
         return f"{fn}(m, w, in, out);"
+
+    def alone(self, fn: str, call: KernelCall) -> str:
+        """A function for one call of no op; the statement that calls it."""
+        self._index, self._function = self._index + 1, fn
+        self._step += 1
+        self.calls.add(call.kernel)
+        return self._whole(fn, (call,), "")
 
     def _part(self, fn: str, call: KernelCall, note: str) -> str:
         """A function that threads share."""

@@ -20,13 +20,14 @@ from edgec.schedule.variant import Rules
 class TargetSources:
     """texts: file name → C. flags: of the C compiler, for the files that are for one core of several.
 
-    segments: by name, the C of the core that every machine of the target has. arena: bytes, by segment, of the core
-    that wants most. weights: the file that all read.
+    segments: by name, the C of the core that every machine of the target has. cores: that of each core. arena: bytes,
+    by segment, of the core that wants most. weights: the file that all read.
     """
 
     texts: Mapping[str, str]
     flags: Mapping[str, tuple[str, ...]]
     segments: Mapping[str, CSource]
+    cores: Mapping[Core, Mapping[str, CSource]]
     arena: Mapping[str, int]
     weights: bytes
 
@@ -59,7 +60,7 @@ def target_sources(
     ends = _names(graph.inputs), _names(graph.outputs)
     tensors, threads = crossing(graph, segments), cores[-1].threads
     texts["model.c"] = model_source(graph.name, tensors, entries, *ends, weights.data, threads)
-    return TargetSources(texts, flags, common, arena, weights.data)
+    return TargetSources(texts, flags, common, kept, arena, weights.data)
 
 
 def _written(

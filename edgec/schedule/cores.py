@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
 from edgec_devices.boards import ArchTarget, Board, Cache
+
+from edgec.schedule.database import Table, shipped
 
 TABLES = Path(__file__).parent / "cores"
 
@@ -23,7 +25,8 @@ class Core:
     vector: bytes of a register, of which there are `registers`. macs_s8, macs_f32: multiply-accumulates a cycle at
     best. l1, l2: bytes of the data caches that it has for itself. flags: of the C compiler, beside the target's.
     detect: the C function of ek_cpu.h that tells whether this machine is one; "": all of the target are. threads: the
-    most that share a call. barrier: cycles that sharing costs.
+    most that share a call. barrier: cycles that sharing costs. tuned: the calls for which a search knows better than
+    analysis.
     """
 
     name: str
@@ -38,6 +41,7 @@ class Core:
     detect: str = ""
     threads: int = 1
     barrier: int = 2_000
+    tuned: Table = field(default_factory=dict, compare=False, repr=False)
 
     def with_caches(self, caches: Sequence[Cache]) -> Core:
         """The same core with the caches of a board, nearest first; without any, its own."""
@@ -77,4 +81,4 @@ def core(name: str) -> Core:
         facts = tomllib.load(f)
     facts["isa"], facts["flags"] = frozenset(facts["isa"]), tuple(facts.pop("flags", ()))
     facts["l1"], facts["l2"] = facts.pop("l1_kib") << 10, facts.pop("l2_kib") << 10
-    return Core(name=name, **facts)
+    return Core(name=name, tuned=shipped(name), **facts)

@@ -9,7 +9,7 @@ from edgec.ir import PART, PARTS, Graph, KernelCall, Op
 from edgec.schedule.cores import Core
 from edgec.schedule.fuse import Step, fuse
 from edgec.schedule.liveness import lifetimes, peak, tensors
-from edgec.schedule.variant import Choose, Rules, preferred
+from edgec.schedule.variant import Choose, Rules, choice
 from edgec.schedule.views import Calls, Places, apart, is_done, places
 
 _WORTH_SHARING = 4
@@ -23,11 +23,13 @@ DEFAULT = Rules()
 @dataclass(frozen=True)
 class Scheduled:
     """places: of all values. ops: by their position in the graph, those that compute something, the same on every core;
-    the others are copies of what lies where it should. steps: in the order in which they run."""
+    the others are copies of what lies where it should. steps: in the order in which they run. asked: the same with the
+    calls of plain kernels, those that follow others with them."""
 
     places: Places
     ops: tuple[int, ...]
     steps: tuple[Step, ...]
+    asked: tuple[Step, ...]
 
 
 def schedule(graph: Graph, core: Core, rules: Rules = DEFAULT) -> Scheduled:
@@ -40,13 +42,13 @@ def schedule(graph: Graph, core: Core, rules: Rules = DEFAULT) -> Scheduled:
         for i, some in enumerate(calls)
         if (left := tuple(call for call in some if not is_done(call, where)))
     ]
-    joined = fuse(graph, plain, core, where, rules.choose) if rules.fusion else plain
-    steps = (replace(s, calls=tuple(chosen(c, core, rules.choose) for c in s.calls)) for s in joined)
+    asked = tuple(fuse(graph, plain, core, where, rules.choose) if rules.fusion else plain)
+    steps = (replace(s, calls=tuple(chosen(c, core, rules.choose) for c in s.calls)) for s in asked)
     shared = (replace(s, shared=_worth_sharing([graph.ops[i] for i in s.ops], core)) for s in steps)
-    return Scheduled(where, tuple(s.at for s in plain), tuple(shared))
+    return Scheduled(where, tuple(s.at for s in plain), tuple(shared), asked)
 
 
-def chosen(call: KernelCall, core: Core, choose: Choose = preferred) -> KernelCall:
+def chosen(call: KernelCall, core: Core, choose: Choose = choice) -> KernelCall:
     """The call of the variant that is chosen, divisible; the call itself where there is none."""
     best = choose(call, core)
     if best is None:

@@ -15,6 +15,7 @@ from functools import cache
 from edgec.ir import KernelCall
 from edgec.schedule import kernels
 from edgec.schedule.cores import Core
+from edgec.schedule.records import signature
 
 Schedule = Mapping[str, int]
 """The free parameters of a variant: rows of its tile, order of its loops, …"""
@@ -58,6 +59,19 @@ def preferred(call: KernelCall, core: Core) -> tuple[Variant, Schedule] | None:
     return next(_legal(call, core), None)
 
 
+def choice(call: KernelCall, core: Core) -> tuple[Variant, Schedule] | None:
+    """How the core computes a call: as a search found, where that is legal, else as analysis says."""
+    return tuned(call, core) or preferred(call, core)
+
+
+def tuned(call: KernelCall, core: Core) -> tuple[Variant, Schedule] | None:
+    """What a search found; None where none has, and where that is no longer legal."""
+    found = core.tuned.get(signature(call)) if core.tuned and call.kernel in variants() else None
+    if found is None:
+        return None
+    return next(((v, s) for v, s in _legal(call, core) if (v.name, s) == (found.variant, found.schedule)), None)
+
+
 Choose = Callable[[KernelCall, Core], tuple[Variant, Schedule] | None]
 """How to compute a call: one of the legal ways; None for the plain kernel, which does no calls that follow."""
 
@@ -66,7 +80,7 @@ Choose = Callable[[KernelCall, Core], tuple[Variant, Schedule] | None]
 class Rules:
     """What a schedule may do. fusion: whether calls that follow another are done with it; views: values in others."""
 
-    choose: Choose = preferred
+    choose: Choose = choice
     fusion: bool = True
     views: bool = True
 

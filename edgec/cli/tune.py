@@ -1,0 +1,47 @@
+"""`edgec tune`: search the legal schedules of a bundle's calls."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from edgec.cli.reach import TIMEOUT, on_one, resolved
+from edgec.report.terminal import progress
+
+
+@click.command()
+@click.argument("bundle", type=click.Path(path_type=Path))
+@on_one("on", default="local:", show_default=True)
+@click.option("--workers", metavar="URL", help="dask://host:port: a Dask cluster tries them, for --on emulated:")
+@click.option(
+    "--jobs", type=int, metavar="N", help="trials at a time (default: the cores here for --on emulated:, else 1)"
+)
+@click.option("--ops", type=int, metavar="N", help="at most so many kinds of calls, the largest first")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="the database; what it has is not tried again (default: ~/.config/edgec/tune.json, which compile reads)",
+)
+@TIMEOUT
+@click.option("-q", "--quiet", is_flag=True, help="print nothing but errors")
+def tune(
+    bundle: Path,
+    on: str,
+    workers: str | None,
+    jobs: int | None,
+    ops: int | None,
+    output: Path | None,
+    timeout: float,
+    quiet: bool,
+) -> None:
+    """Try every legal schedule of what a BUNDLE computes on a device; edgec compile uses the best."""
+    from edgec.drive.tune import Search
+    from edgec.drive.tune import tune as search
+
+    with progress(quiet) as say:
+        done = search(Search(bundle, resolved(on), workers, jobs, ops, output, timeout), say)
+    if not quiet:
+        click.echo(done.summary())

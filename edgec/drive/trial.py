@@ -1,0 +1,159 @@
+"""One call tried in every legal way on a device: a bundle of its own is built, run once to check it, and measured."""
+
+from __future__ import annotations
+
+import contextlib
+import statistics
+import tempfile
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from edgec_devices import device_for
+from edgec_devices.boards import ArchTarget
+from edgec_devices.device import Device
+from edgec_devices.measurement import Plan
+from edgec_runtime import Bundle, Contents, SegmentInfo, TensorInfo, write_bundle
+from edgec_runtime.bundle import WEIGHTS_FILE
+
+from edgec.emit.c import CSRC
+from edgec.emit.candidates import ELSEWHERE, OFF, SEGMENT, TrialSource, trial_source
+from edgec.emit.program import DESCR
+from edgec.errors import EdgecError
+from edgec.ir import Array, KernelCall, TensorType
+from edgec.schedule.cores import Core
+from edgec.schedule.records import Record, again
+from edgec.schedule.variant import Schedule, Variant, legal
+from edgec.toolchain.build import build
+from edgec.toolchain.cc import Compiler
+from edgec.version import VERSION
+
+FLOAT_OFF = 1e-4
+"""Of the range of a result in float: further off is wrong. Integers are the same bits."""
+
+_SECONDS = 1.0
+"""For about so long each call is measured where time passes; the candidates take turns all the while."""
+
+_LAUNCHES = 4
+_PROBE = Plan(rounds=1, runs=3, seconds=0.01, warmup=0.01, profiled=1)
+
+_device_in_use = threading.Lock()
+"""What is measured has the device for itself."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What to try and where, for another process or machine. url: of the device. call: as in report/calls.json."""
+
+    signature: str
+    call: Record
+    core: Core
+    board: str
+    target: ArchTarget
+    url: str
+    timeout: float
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """By candidate, in the order of `legal`. None in all of them: the device has another core."""
+
+    ms: tuple[float, ...] | None
+    estimated: bool = False
+
+
+def try_out(trial: Trial) -> Outcome:
+    """Build, check and measure. Raises EdgecError; of a candidate that computes something else, with its name."""
+    call = again(trial.call)
+    ways = legal(call, trial.core)
+    made = trial_source(call, [v.apply(call, trial.core, s) for v, s in ways], trial.core)
+    device = device_for(trial.url, trial.timeout)
+    with tempfile.TemporaryDirectory(prefix="edgec-tune-") as tmp:
+        path = Path(tmp) / "trial.edgec"
+        _write(path, trial, made)
+        with Bundle.open(path) as bundle, contextlib.nullcontext() if is_model(trial.url) else _device_in_use:
+            off = device.run(bundle, _inputs(made.tensors, made.inputs))[OFF]
+            if np.all(off == ELSEWHERE):
+                return Outcome(None)
+            _check(trial, call, ways, off)
+            return _measured(device, bundle, len(ways))
+
+
+def is_model(url: str) -> bool:
+    """Whether a device's times are estimates that do not depend on what else this machine does."""
+    return url.startswith("emulated:")
+
+
+def _write(path: Path, trial: Trial, made: TrialSource) -> None:
+    target = trial.target
+    cc = Compiler.zig(target.library, target.program, target.mcpu)
+    binaries = build({target.name: made.texts}, CSRC, {target.name: cc}, flags=made.flags)[target.name]
+    library, program = f"lib/{target.name}/libmodel.so", f"bin/{target.name}/main"
+    files = {library: binaries.library, program: binaries.program}
+    files |= {WEIGHTS_FILE: made.weights} if made.weights else {}
+    contents = Contents(
+        edgec=VERSION,
+        name=SEGMENT,
+        target=trial.board,
+        board=trial.board,
+        inputs=made.inputs,
+        outputs=(OFF,),
+        tensors={n: TensorInfo(n, t.shape, DESCR[t.dtype], None) for n, t in made.tensors.items()},
+        segments=(SegmentInfo(SEGMENT, "cpu", made.inputs, (OFF,), made.arena),),
+        libraries={target.name: library},
+        programs={target.name: program},
+        weights={target.name: WEIGHTS_FILE} if made.weights else {},
+        threads=1,
+        labels=None,
+        preprocess={},
+        toolchain={},
+        verification={},
+    )
+    write_bundle(path, contents, files)
+
+
+def _inputs(tensors: Mapping[str, TensorType], names: tuple[str, ...]) -> dict[str, Array]:
+    """All values of integers, floats about 0; always the same."""
+    rng = np.random.default_rng(0)
+    found = {}
+    for n in names:
+        t = tensors[n]
+        if t.np_dtype.kind == "f":
+            found[n] = rng.normal(size=t.shape).astype(t.np_dtype)
+        else:
+            info = np.iinfo(np.int8 if t.dtype == "bool" else t.np_dtype)
+            low, high = (0, 1) if t.dtype == "bool" else (max(info.min, -1000), min(info.max, 1000))
+            found[n] = rng.integers(low, high + 1, t.shape).astype(t.np_dtype)
+    return found
+
+
+def _check(trial: Trial, call: KernelCall, ways: list[tuple[Variant, Schedule]], off: Array) -> None:
+    """Raise EdgecError for a candidate whose result is not that of the plain kernel."""
+    float_result = list((call, *call.then)[-1].pointers())[-1].value.type.dtype == "float32"
+    for (v, s), far in zip(ways, off.tolist(), strict=True):
+        if not far <= (FLOAT_OFF if float_result else 0):
+            by = f"by {far:.2g} of the range" if float_result else f"in {far:.0f} bytes"
+            values = ", ".join(f"{k}={n}" for k, n in s.items())
+            raise EdgecError(
+                f"{v.name} with {values or 'no parameters'} differs {by} from {call.kernel}",
+                at=f"{trial.signature} on {trial.url}",
+                hint="report it with the bundle; --tuned none compiles without searches",
+            )
+
+
+def _measured(device: Device, bundle: Bundle, candidates: int) -> Outcome:
+    at = [TrialSource.function(i) for i in range(candidates)]
+    found = device.measure(bundle, _PROBE)
+    if not found.launches:
+        ops = found.estimates[0].ops
+        if not ops:
+            why = "; ".join(found.notes) or found.estimates[0].how
+            raise EdgecError(f"there are no estimates to choose by: {why}", at=device.url, hint="edgec doctor")
+        return Outcome(tuple(ops[i].ms for i in at), True)
+    each = statistics.median(n for p in found.profiles for n in p.total)
+    profiled = int(min(max(_SECONDS * 1e9 / (2 * max(each, 1)) / _LAUNCHES, 3), 200))
+    found = device.measure(bundle, Plan(_LAUNCHES, 3, 0.01, 0.01, profiled))
+    ns = [[n for p in found.profiles for n in p.ops[0][i]] for i in at]
+    return Outcome(tuple(statistics.median(n) / 1e6 for n in ns), found.device.emulated)
