@@ -37,7 +37,16 @@ def _schedules(call: KernelCall, core: Core) -> Sequence[Schedule]:
         return []
     if s["ic"] < 4 or (s["ic"] < core.vector // 4 and not _tile(s)):
         return []
-    return [{"touch": t} for t in ((1, 0) if s["ic"] >= WIDE and beyond(core, _floats(s)) else (0, 1))]
+    touch = (1, 0) if s["ic"] >= WIDE and beyond(core, _floats(s)) else (0, 1)
+    runs = dict.fromkeys((_run(s, core), 1, 4)) if _tile(s) else (1,)
+    return [{"run": run, "touch": t} for run in runs for t in touch]
+
+
+def _run(s: dict[str, int], core: Core) -> int:
+    """Tiles whose inputs and results share half of the first cache, where they are worth a loop of their own."""
+    rows = (_ROWS - 1) * s["sh"] + s["kh"]
+    tile = 4 * s["ic"] * _COLS * (rows * s["sw"] + _ROWS)
+    return max(1, min(core.l1 // 2 // tile, 64))
 
 
 def _floats(s: dict[str, int]) -> int:
@@ -71,7 +80,7 @@ def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
         "ek_dwconv2d_f32_t", **{name: s[name] for name in names}, c=c, yx=done.pitch or c,
         apart_y=s["dh"] if k else 1, apart_x=s["dw"] if k else 1,
         rows=(_ROWS - 1) * stride + k if k else 0, cols=(_COLS - 1) * stride + k if k else 0,
-        scratch_bytes=scratch, touch=schedule["touch"], **done.fields(),
+        scratch_bytes=scratch, run=schedule["run"], touch=schedule["touch"], **done.fields(),
     )  # fmt: skip
     slope = 0 if done.slope is None else Table(pad(done.slope, lanes), "s")
     tile = f"ek_dwtile_f32_k{k}s{stride}" if k else "ek_dwtile_f32_any"

@@ -28,7 +28,8 @@ EK_SHARED void ek_batch_matmul_f32_simd(const float *a, const float *b, float *y
     float *panel = (void *)((char *)scratch + (ptrdiff_t)part * scratch_bytes), *few = panel + p->k * EK_PANEL_F32;
     const int panels = (p->n + EK_PANEL_F32 - 1) / EK_PANEL_F32, count = p->dim[0] * p->dim[1] * p->dim[2] * p->dim[3];
     const ek_share_t share = ek_share(count * panels, 1, part, parts);
-    ek_tile_f32_t t = {.runs_y = 1, .runs_x = 1, .run = p->k, .yx = p->n, .bias = zeros};
+    ek_tile_f32_t t = {
+        .runs_y = 1, .runs_x = 1, .run = p->k, .yx = p->n, .bias = zeros, .low = -INFINITY, .high = INFINITY};
     EK_ROLLED for (int s = share.from; s < share.to; s++) {
         const int j = s % panels * EK_PANEL_F32, cols = EK_MIN(EK_PANEL_F32, p->n - j), direct = p->ac == 1;
         const float *pa = a, *pb = b;

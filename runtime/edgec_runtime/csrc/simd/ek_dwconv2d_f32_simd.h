@@ -17,6 +17,7 @@ typedef struct {
     int apart_y, apart_x;       /* between the results of a tile: the dilation, 1 for a stride */
     int rows, cols;             /* inputs of a tile */
     int scratch_bytes;          /* of one part: c zeros */
+    int run;                    /* tiles of a row that meet one vector of weights after the other */
     int touch;                  /* whether rows are fetched first: image and result are beyond the cache */
     int todo;                   /* EK_DO_* */
     float low, high, low_sum, high_sum;
@@ -30,6 +31,7 @@ typedef struct {
     const float *const *each; /* [rows][cols], null within the image */
     float *y[EK_DW_RESULTS];
     ptrdiff_t added; /* from a result to what is added to it */
+    int count;       /* more than one tile, the next to the right: within the image, nothing but a clamp follows */
 } ek_dwtile_f32_t;
 
 typedef void ek_dwtile_f32_fn(const ek_dwtile_f32_t *t, const float *w, const float *bias, const float *slope,
@@ -113,6 +115,46 @@ EK_KERNEL void ek_dwtile_f32(const ek_dwtile_f32_t *t, const float *w, const flo
     }
 }
 
+/* The same for a run of tiles within the image, which keep the weights of a vector of channels in registers. */
+EK_KERNEL void ek_dwrun_f32(const ek_dwtile_f32_t *t, const float *w, const float *bias, const ek_dwconv2d_f32_t *p,
+                            const int K, const int S) {
+    enum { MOST = 11, TAPS = 25 };
+    const int rows = (EK_DW_ROWS - 1) * S + K, cols = (EK_DW_COLS - 1) * S + K, total = p->c, count = t->count;
+    const ptrdiff_t dx = t->dx, dy = t->dy, yx = (ptrdiff_t)p->apart_x * total;
+    const ek_vf low = ek_vf_set(p->low), high = ek_vf_set(p->high);
+    const float *const first = t->x;
+    float *const first_y = t->y[0], *const first_z = t->y[EK_DW_COLS];
+    EK_ROLLED for (int next = 0; next < total; next += EK_VL, w += K * K * EK_VL) {
+        const int c = EK_MIN(next, total - EK_VL);
+        const ek_vf sum = ek_vf_load(bias + c);
+        const float *x = first + c;
+        float *y = first_y + c, *z = first_z + c; /* the second row may be the first, which is stored after it */
+        ek_vf v[TAPS];
+        int left = count;
+        EK_UNROLL for (int i = 0; i < K * K; i++) v[i] = ek_vf_load(w + i * EK_VL);
+        EK_ROLLED do {
+            ek_vf acc[EK_DW_RESULTS];
+            EK_EACH_DW(r) acc[r] = sum;
+            EK_UNROLL for (int i = 0; i < rows; i++) {
+                ek_vf in[MOST];
+                EK_UNROLL for (int j = 0; j < cols; j++) in[j] = ek_vf_load(x + i * dy + j * dx);
+                EK_UNROLL for (int o = 0; o < EK_DW_ROWS; o++) {
+                    const int ky = i - o * S;
+                    if (ky < 0 || ky >= K) continue;
+                    EK_UNROLL for (int kx = 0; kx < K; kx++) {
+                        EK_UNROLL for (int q = 0; q < EK_DW_COLS; q++)
+                            acc[o * EK_DW_COLS + q] = ek_vf_fma(in[q * S + kx], v[ky * K + kx], acc[o * EK_DW_COLS + q]);
+                    }
+                }
+            }
+            EK_EACH_DW(r) acc[r] = ek_vf_min(ek_vf_max(acc[r], low), high);
+            EK_UNROLL for (int q = 0; q < EK_DW_COLS; q++) ek_vf_store(z + q * yx, acc[EK_DW_COLS + q]);
+            EK_UNROLL for (int q = 0; q < EK_DW_COLS; q++) ek_vf_store(y + q * yx, acc[q]);
+            x += EK_DW_COLS * S * dx, y += EK_DW_COLS * yx, z += EK_DW_COLS * yx;
+        } while (--left);
+    }
+}
+
 #define EK_DWTILE_F32(K, S)                                                                                           \
     EK_SHARED void ek_dwtile_f32_k##K##s##S(const ek_dwtile_f32_t *t, const float *w, const float *bias,              \
                                             const float *slope, const ek_dwconv2d_f32_t *p) {                         \
@@ -120,6 +162,8 @@ EK_KERNEL void ek_dwtile_f32(const ek_dwtile_f32_t *t, const float *w, const flo
             ek_dwtile_f32(t, w, bias, slope, p, K, S, 1, 1);                                                          \
         else if (t->each)                                                                                             \
             ek_dwtile_f32(t, w, bias, slope, p, K, S, 1, 0);                                                          \
+        else if (t->count > 1)                                                                                        \
+            ek_dwrun_f32(t, w, bias, p, K, S);                                                                        \
         else                                                                                                          \
             ek_dwtile_f32(t, w, bias, slope, p, K, S, 0, 0);                                                          \
     }
@@ -154,13 +198,24 @@ EK_KERNEL const float *ek_dw_pixel(const float *x, const float *zeros, const ek_
     return inside ? x + ((ptrdiff_t)iy * p->iw + ix) * p->c : zeros;
 }
 
-/* The tile at result (oy, ox) of one image; columns to the left of the image give its first results. */
+/* How many tiles from result (oy, ox) on lie within the image, and nothing but a clamp follows; 0: not even one. */
+EK_KERNEL int ek_dw_inside(const ek_dwconv2d_f32_t *p, int oy, int ox) {
+    const int y0 = oy * p->sh - p->pt, x0 = ox * p->sw - p->pl, step = EK_DW_COLS * p->apart_x;
+    const int left = p->iw - 1 - (p->cols - 1) * p->dw - x0, wanted = p->ow - 1 - (EK_DW_COLS - 1) * p->apart_x - ox;
+    if (!p->rows || p->c < EK_VL || y0 < 0 || y0 + (p->rows - 1) * p->dh >= p->ih || x0 < 0 || left < 0) return 0;
+    if (p->run == 1 || wanted < 0 || p->todo & ~(EK_DO_LOW | EK_DO_HIGH)) return 1;
+    return EK_MIN(p->run, EK_MIN(left / (step * p->sw), wanted / step) + 1);
+}
+
+/* The `count` tiles at result (oy, ox) of one image, 0 for one that touches its border; columns to the left of the image
+ * give its first results. */
 EK_SHARED void ek_dwconv2d_f32_tile(const float *x, const float *w, const float *bias, const float *slope, float *y,
                                     ptrdiff_t added, const float *zeros, const ek_dwconv2d_f32_t *p,
-                                    ek_dwtile_f32_fn *tile, int oy, int ox) {
+                                    ek_dwtile_f32_fn *tile, int oy, int ox, int count) {
     const float *each[EK_DW_INPUTS];
     const int y0 = oy * p->sh - p->pt, x0 = ox * p->sw - p->pl;
-    ek_dwtile_f32_t t = {.dy = (ptrdiff_t)p->dh * p->iw * p->c, .dx = (ptrdiff_t)p->dw * p->c, .added = added};
+    ek_dwtile_f32_t t = {
+        .dy = (ptrdiff_t)p->dh * p->iw * p->c, .dx = (ptrdiff_t)p->dw * p->c, .added = added, .count = count};
     EK_EACH_DW(r) {
         const int row = oy + r / EK_DW_COLS * p->apart_y, col = ox + r % EK_DW_COLS * p->apart_x;
         const int at_col = col < 0 ? (ox + EK_DW_COLS * p->apart_x) % p->apart_x : col;
@@ -173,7 +228,7 @@ EK_SHARED void ek_dwconv2d_f32_tile(const float *x, const float *w, const float 
                     ek_dw_pixel(x, zeros, p, y0 + r / EK_DW_COLS * p->sh + k / p->kw * p->dh,
                                 x0 + r % EK_DW_COLS * p->sw + k % p->kw * p->dw);
         t.each = each;
-    } else if (p->c >= EK_VL && y0 >= 0 && y0 + (p->rows - 1) * p->dh < p->ih && x0 >= 0 && x0 + (p->cols - 1) * p->dw < p->iw) {
+    } else if (count) {
         t.x = x + ((ptrdiff_t)y0 * p->iw + x0) * p->c;
     } else {
         EK_ROLLED for (int i = 0; i < p->rows; i++)
@@ -213,12 +268,15 @@ EK_SHARED void ek_dwconv2d_f32_simd(const float *x, const float *w, const float 
             const int first = b - share.from < p->apart_y || band < p->apart_y;
             ek_dwconv2d_f32_touch(px, py, p, oy, first ? 0 : EK_MAX(p->rows - EK_DW_ROWS * p->sh, 0));
         }
-        EK_ROLLED for (int i = 0; i < p->ow; i += EK_DW_COLS * p->apart_x)
-            EK_ROLLED for (int ox = i; ox < EK_MIN(i + p->apart_x, p->ow); ox++) {
-                /* the last tile of a row ends with it, and computes some results again */
-                const int last = ox + (p->ow - 1 - ox) / p->apart_x * p->apart_x - (EK_DW_COLS - 1) * p->apart_x;
-                ek_dwconv2d_f32_tile(px, w, bias, slope, py, added ? added - y : 0, zeros, p, tile, oy, EK_MIN(ox, last));
+        EK_ROLLED for (int phase = 0; phase < EK_MIN(p->apart_x, p->ow); phase++) {
+            /* the last tile of a row ends with it, and computes some results again */
+            const int last = phase + (p->ow - 1 - phase) / p->apart_x * p->apart_x - (EK_DW_COLS - 1) * p->apart_x;
+            EK_ROLLED for (int ox = phase, count; ox < p->ow; ox += EK_MAX(count, 1) * EK_DW_COLS * p->apart_x) {
+                count = ek_dw_inside(p, oy, EK_MIN(ox, last));
+                ek_dwconv2d_f32_tile(px, w, bias, slope, py, added ? added - y : 0, zeros, p, tile, oy,
+                                     EK_MIN(ox, last), count);
             }
+        }
     }
 }
 

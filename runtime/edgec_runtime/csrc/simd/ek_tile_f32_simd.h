@@ -63,12 +63,12 @@ typedef void ek_tile_f32_fn(const float *x, const float *w, const float *added, 
 #define EK_TAPS_F32                                                                          \
     {                                                                                        \
         ek_vf a_[EK_F32_ROWS];                                                                \
-        EK_UNROLL for (int r = 0; r < MR; r++) a_[r] = ek_vf_load(row[r] + at + k);           \
+        EK_UNROLL for (int r = 0; r < MR; r++) a_[r] = ek_vf_load(row[r] + k);           \
         EK_LANE_F32(0) EK_LANE_F32(1) EK_LANE_F32(2) EK_LANE_F32(3)                          \
     }
 #else
 #define EK_LANE_F32(J) \
-    EK_TAP_F32(J, ek_vf_fma(b_[i], ek_vf_set(row[r][at + k + (J)]), acc[r * PS + (J) % PS][i]))
+    EK_TAP_F32(J, ek_vf_fma(b_[i], ek_vf_set(row[r][k + (J)]), acc[r * PS + (J) % PS][i]))
 #define EK_TAPS_F32 { EK_LANE_F32(0) EK_LANE_F32(1) EK_LANE_F32(2) EK_LANE_F32(3) }
 #endif
 
@@ -82,14 +82,26 @@ EK_KERNEL void ek_tile_f32_sums(const float *x, const float *w, const ek_tile_f3
         const ek_vf bias = ek_vf_load(t->bias + o + i * EK_VL);
         EK_UNROLL for (int r = 0; r < MR * PS; r++) acc[r][i] = r % PS ? ek_vf_set(0.0f) : bias;
     }
-    EK_ROLLED for (int ky = 0; ky < t->runs_y; ky++)
-        EK_ROLLED for (int kx = 0; kx < t->runs_x; kx++) {
-            const ptrdiff_t at = ky * t->dy + kx * t->dx;
-            ptrdiff_t k = 0;
-            EK_ROLLED for (; k + 4 <= t->run; k += 4) EK_TAPS_F32
-            EK_ROLLED for (; k < t->run; k++)
-                EK_TAP_F32(0, ek_vf_fma(b_[i], ek_vf_set(row[r][at + k]), acc[r * PS][i]))
-        }
+    const ptrdiff_t dy = t->dy, dx = t->dx;
+    const int fours = t->run / 4, rest = t->run % 4, runs_x = t->runs_x;
+    ptrdiff_t start = 0, at, k = 0;
+    int ky = t->runs_y;
+    if (ky) EK_ROLLED do { /* a phase of a transposed one may have no taps */
+        int kx = runs_x;
+        at = start;
+        EK_ROLLED do {
+            int left = fours;
+            k = at;
+            if (left) EK_ROLLED do { EK_TAPS_F32 k += 4; } while (--left);
+            if ((left = rest))
+                EK_ROLLED do {
+                    EK_TAP_F32(0, ek_vf_fma(b_[i], ek_vf_set(row[r][k]), acc[r * PS][i]))
+                    k++;
+                } while (--left);
+            at += dx;
+        } while (--kx);
+        start += dy;
+    } while (--ky);
     EK_UNROLL for (int j = PS / 2; j > 0; j /= 2) {
         EK_UNROLL for (int r = 0; r < MR; r++) {
             EK_UNROLL for (int s = 0; s < j; s++) {
@@ -140,6 +152,19 @@ EK_KERNEL void ek_tile_f32_finish(const float *added, ptrdiff_t yx, const ek_til
 EK_KERNEL void ek_tile_f32(const float *x, const float *w, const float *added, float *y, const ek_tile_f32_t *t, int o,
                            int count, int cols, const int MR, const int NV, const int PS) {
     const int width = NV * EK_VL, apart = t->todo & EK_DO_ADD;
+    if (cols == width && !(t->todo & ~(EK_DO_LOW | EK_DO_HIGH))) { /* the most frequent, without branches after the sums */
+        const ek_vf low = ek_vf_set(t->low), high = ek_vf_set(t->high);
+        const ptrdiff_t next_x = MR * t->sx, yx = t->yx;
+        EK_ROLLED for (; count >= MR; count -= MR) {
+            ek_vf acc[EK_F32_ROWS][2];
+            ek_tile_f32_sums(x, w, t, o, acc, MR, NV, PS);
+            EK_UNROLL for (int r = 0; r < MR; r++, y += yx) {
+                EK_UNROLL for (int i = 0; i < NV; i++)
+                    ek_vf_store(y + i * EK_VL, ek_vf_min(ek_vf_max(EK_SUM_F32, low), high));
+            }
+            x += next_x;
+        }
+    }
     EK_ROLLED for (; count > 0; count -= MR) {
         ek_vf acc[EK_F32_ROWS][2];
         float edge[EK_F32_ROWS * EK_PANEL_F32]; /* a tile that is not whole goes by way of one that is */
