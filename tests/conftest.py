@@ -57,6 +57,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session", autouse=True)
 def _builds(tmp_path_factory: pytest.TempPathFactory) -> None:
     builds.use(tmp_path_factory.getbasetemp())
+    os.environ["XDG_CONFIG_HOME"] = str(tmp_path_factory.mktemp("config"))  # what a person tuned changes no test
 
 
 @pytest.fixture

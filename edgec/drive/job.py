@@ -38,8 +38,8 @@ class Job:
         """As JSON: absolute paths, and the hashes of all that is read from them."""
         o = self.options
         tuned = None if self._tuned is None else str(self._tuned.absolute())
-        paths = {"calibrate": _absolute(o.calibrate), "validate": _absolute(o.validate)}
-        options = asdict(replace(o, **paths, tuned=tuned or o.tuned))
+        calibrate, validate = _absolute(o.calibrate), _absolute(o.validate)
+        options = asdict(replace(o, calibrate=calibrate, validate=validate, tuned=tuned or o.tuned))
         return {
             "model": str(self.model.absolute()),
             "output": str(self.output.absolute()),

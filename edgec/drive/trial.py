@@ -58,9 +58,12 @@ class Trial:
 
 @dataclass(frozen=True)
 class Outcome:
-    """By candidate, in the order of `legal`. None in all of them: the device has another core."""
+    """By candidate, in the order of `legal`. ms: to choose by. again: from other launches, which the choice cannot
+    flatter. Without any, the device has another core.
+    """
 
-    ms: tuple[float, ...] | None
+    ms: tuple[float, ...] = ()
+    again: tuple[float, ...] = ()
     estimated: bool = False
 
 
@@ -76,7 +79,7 @@ def try_out(trial: Trial) -> Outcome:
         with Bundle.open(path) as bundle, contextlib.nullcontext() if is_model(trial.url) else _device_in_use:
             off = device.run(bundle, _inputs(made.tensors, made.inputs))[OFF]
             if np.all(off == ELSEWHERE):
-                return Outcome(None)
+                return Outcome()
             _check(trial, call, ways, off)
             return _measured(device, bundle, len(ways))
 
@@ -151,9 +154,13 @@ def _measured(device: Device, bundle: Bundle, candidates: int) -> Outcome:
         if not ops:
             why = "; ".join(found.notes) or found.estimates[0].how
             raise EdgecError(f"there are no estimates to choose by: {why}", at=device.url, hint="edgec doctor")
-        return Outcome(tuple(ops[i].ms for i in at), True)
+        ms = tuple(ops[i].ms for i in at)
+        return Outcome(ms, ms, True)
     each = statistics.median(n for p in found.profiles for n in p.total)
     profiled = int(min(max(_SECONDS * 1e9 / (2 * max(each, 1)) / _LAUNCHES, 3), 200))
     found = device.measure(bundle, Plan(_LAUNCHES, 3, 0.01, 0.01, profiled))
-    ns = [[n for p in found.profiles for n in p.ops[0][i]] for i in at]
-    return Outcome(tuple(statistics.median(n) / 1e6 for n in ns), found.device.emulated)
+    ms, more = (
+        tuple(statistics.median(n for p in part for n in p.ops[0][i]) / 1e6 for i in at)
+        for part in (found.profiles[::2], found.profiles[1::2])
+    )
+    return Outcome(ms, more, found.device.emulated)

@@ -17,7 +17,7 @@ from edgec_devices.device import TIMEOUT_S
 from edgec_runtime import Bundle
 
 from edgec.benching.build import read_graph
-from edgec.drive.trial import Trial, is_model, try_out
+from edgec.drive.trial import Outcome, Trial, is_model, try_out
 from edgec.drive.tuned import default_path
 from edgec.drive.workers import each_done, workers
 from edgec.emit.calls_file import CALLS_FILE, AskedCall, CallsFile
@@ -110,20 +110,22 @@ class _OnCore:
         say(f"try 1/{len(trials)}" if trials else "")
         with closing(each_done(executor, try_out, trials)) as done:
             for i, (trial, outcome) in enumerate(done, 2):
-                if outcome.ms is None:
+                if not outcome.ms:
                     return False
-                self._keep(trial, outcome.ms, outcome.estimated)
+                self._keep(trial, outcome)
                 say(f"try {min(i, len(trials))}/{len(trials)}")
         say("")
         return True
 
-    def _keep(self, trial: Trial, ms: Sequence[float], estimated: bool) -> None:
-        call = again(trial.call)
+    def _keep(self, trial: Trial, outcome: Outcome) -> None:
+        call, ms = again(trial.call), outcome.again
         ways = legal(call, trial.core)
-        best = min(range(len(ms)), key=ms.__getitem__)
+        best = min(range(len(ways)), key=outcome.ms.__getitem__)
         best = best if ms[0] > BETTER * ms[best] else 0
         variant, schedule = ways[best]
-        found = Found(variant.name, dict(schedule), ms[best], ms[0], len(ms), self._on, estimated, VERSION, _what(call))
+        found = Found(
+            variant.name, dict(schedule), ms[best], ms[0], len(ms), self._on, outcome.estimated, VERSION, _what(call)
+        )
         self._database = self._database.with_entry(self._core.name, trial.signature, found)
         write_whole(self._path, json.dumps(self._database.to_json(), indent=1) + "\n")
         self.found.append(self._choice(trial.signature, found, new=True))

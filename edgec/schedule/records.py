@@ -124,9 +124,11 @@ class _Reader:
         dtype, *shape = made["type"]
         if "some" in made:
             some = np.array([float(v) if isinstance(v, str) else v for v in made["some"]])
-            return some[np.arange(shape[0]) * len(some) // shape[0]].astype(dtype)
+            spread: Array = some[np.arange(shape[0]) * len(some) // shape[0]].astype(dtype)
+            return spread
         if "like" not in made:
             return np.zeros(shape, dtype)
         mean, std, low, high = made["like"]
-        drawn = np.clip(self.rng.normal(mean, std, shape), low, high)
-        return (drawn if dtype.startswith("float") else np.rint(drawn)).astype(dtype)
+        drawn: Array = np.clip(self.rng.normal(mean, std, shape), low, high)
+        drawn = drawn if dtype.startswith("float") else np.rint(drawn)
+        return drawn.astype(dtype)
