@@ -41,7 +41,7 @@ def target_sources(
         core: _written(segments, core, weights, f"_{core.name}" if len(cores) > 1 else "", rules) for core in cores
     }
     common = written[cores[-1]]
-    kept = {core: made for core, made in written.items() if made is common or _headers(made) != _headers(common)}
+    kept = {core: made for core, made in written.items() if made is common or _has_variants(made)}
     if len(cores) > 1 and len(kept) == 1:  # nothing is computed in another way
         common = _written(segments, cores[-1], weights, "", rules)
         kept = {cores[-1]: common}
@@ -70,8 +70,9 @@ def _written(
     return {s.name: segment_source(s.graph, s.name + end, core, weights, rules=rules) for s in segments}
 
 
-def _headers(sources: Mapping[str, CSource]) -> list[tuple[str, ...]]:
-    return [source.headers for source in sources.values()]
+def _has_variants(sources: Mapping[str, CSource]) -> bool:
+    """Whether kernels are used that are written for cores: plain ones are compiled for what all machines have."""
+    return any("/" in header for source in sources.values() for header in source.headers)
 
 
 def crossing(graph: Graph, segments: Iterable[Segment]) -> dict[str, TensorType]:

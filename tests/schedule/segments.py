@@ -30,6 +30,8 @@ BUILDS: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
 }
 """The compiler of each core, and its emulator."""
 
+_C = ("-std=c11", "-Wall", "-Wextra", "-Werror", "-Wno-unused-function", "-ffp-contract=off")
+
 MAIN = r"""
 #include <stdio.h>
 #include <stdlib.h>
@@ -105,9 +107,21 @@ def run_on(
 ) -> list[dict[str, Array]]:
     """The outputs of every graph by the C for the core of that name. parts: into so many every call that can be is
     split, however small; 0: by code for one thread."""
-    command, emulator = BUILDS[name]
+    return run_built(name, graphs, inputs, BUILDS[name][0], parts)
+
+
+def run_built(
+    name: str,
+    graphs: Sequence[Graph],
+    inputs: Sequence[Mapping[str, Array]],
+    command: Sequence[str],
+    parts: int = 0,
+    flags: Sequence[str] = ("-O1",),
+) -> list[dict[str, Array]]:
+    """The same, built by some compiler with these flags beside those that say what the C is."""
     text, sources = program_text(name, graphs, parts > 0)
-    folder = builds.once(" ".join(command) + text, lambda into: _build(text, into, command))
+    key = " ".join((*command, *flags)) + text
+    folder = builds.once(key, lambda into: _build(text, into, (*command, *_C, *flags)))
     data = bytearray(struct.pack("<i", len(graphs)) + (struct.pack("<i", parts) if parts else b""))
     for graph, source, given in zip(graphs, sources, inputs, strict=True):
         data += struct.pack("<4i", len(graph.inputs), len(graph.outputs), source.plan.size, len(source.weights.data))
@@ -115,7 +129,9 @@ def run_on(
             x = np.ascontiguousarray(given[v.name])
             data += struct.pack("<i", x.nbytes) + x.tobytes()
         data += struct.pack(f"<{len(graph.outputs)}i", *(v.type.nbytes for v in graph.outputs)) + source.weights.data
-    done = subprocess.run([*emulator, str(folder / "cases")], input=bytes(data), capture_output=True, timeout=600)
+    done = subprocess.run(
+        [*BUILDS[name][1], str(folder / "cases")], input=bytes(data), capture_output=True, timeout=600
+    )
     assert done.returncode == 0, f"exit status {done.returncode}: {done.stderr.decode()}"
     return list(_outputs(graphs, done.stdout))
 
@@ -153,8 +169,6 @@ def _text(sources: Sequence[CSource]) -> str:
 
 def _build(text: str, folder: Path, command: Sequence[str]) -> None:
     (folder / "cases.c").write_text(text)
-    flags = ["-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-Wno-unused-function", "-ffp-contract=off", f"-I{CSRC}"]
-    done = subprocess.run(
-        [*command, *flags, str(folder / "cases.c"), "-lm", "-o", str(folder / "cases")], capture_output=True, text=True
-    )
+    files = [f"-I{CSRC}", str(folder / "cases.c"), "-lm", "-o", str(folder / "cases")]
+    done = subprocess.run([*command, *files], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -45,7 +45,7 @@ def _layers_int8() -> Iterator[Graph]:
         yield _int8(TransposeConv2D((2, 2), (0, 1, 0, 1)), (1, h, w, c), (o, 3, 3, c))
 
 
-def _graphs() -> list[Graph]:
+def graphs_with_c() -> list[Graph]:
     """All samples of all ops, and layers that are worth sharing."""
     samples = [sample_graph(s) for _, cls in sorted(OpDef.registry.items()) for s in cls.samples()]
     graphs = [*_layers_int8(), *layers(40, seed=3), *samples]
@@ -65,7 +65,7 @@ def _has_c(graph: Graph) -> bool:
     "name", [pytest.param(n, marks=pytest.mark.arm if "cortex" in n else pytest.mark.cc) for n in BUILDS]
 )
 def test_any_number_of_parts_gives_the_same_bits(name: str) -> None:
-    graphs = _graphs()
+    graphs = graphs_with_c()
     inputs = [random_inputs(g, i) for i, g in enumerate(graphs)]
     text, _ = program_text(name, graphs, threaded=True)
     assert text.count("ek_on_threads(threads, op") > 30, "layers that have variants are shared"

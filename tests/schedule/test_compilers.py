@@ -1,0 +1,76 @@
+"""gcc and clang take every variant with the flags that bundles name, and mean the same by it."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from edgec.emit.c import kernel_headers
+from edgec.ir import Graph, KernelCall, interp
+from edgec.schedule.cores import core
+from edgec.schedule.variant import preferred
+from edgec.toolchain.cc import CODE_FLAGS
+from tests.harness import X86, assert_agree, has, random_inputs
+from tests.schedule.segments import run_built
+from tests.schedule.test_parts import graphs_with_c
+
+_ZIG = (sys.executable, "-m", "ziglang", "cc", "-static", "-fno-sanitize=all", "-target")
+_ARM_GCC = ("aarch64-linux-gnu-gcc", "-static")
+COMPILERS = {
+    "cortex_a53": ((*_ARM_GCC, "-mcpu=cortex-a53"), (*_ZIG, "aarch64-linux-musl", "-mcpu=cortex_a53")),
+    "cortex_a76": ((*_ARM_GCC, "-mcpu=cortex-a76"), (*_ZIG, "aarch64-linux-musl", "-mcpu=cortex_a76")),
+    "x86_64_v3": (("gcc",), (*_ZIG, "x86_64-linux-musl", "-mcpu=x86_64_v3")),
+    "x86_64_v4_vnni": (("gcc",), (*_ZIG, "x86_64-linux-musl", "-mcpu=x86_64_v3")),
+}
+"""gcc and clang for each core."""
+
+
+def chosen(graph: Graph, name: str) -> list[KernelCall]:
+    """The calls by variants, of a graph of one op."""
+    calls = graph.ops[0].spec.calls(graph.ops[0])
+    found = [(call, preferred(call, core(name))) for call in calls]
+    return [v[0].apply(call, core(name), v[1]) for call, v in found if v is not None]
+
+
+def sample_graphs(name: str) -> Iterator[Graph]:
+    """A graph for each function that variants use on a core, and each tile that they pass it."""
+    seen = set[str]()
+    for graph in graphs_with_c():
+        new = {f"{c.kernel} {[x for x in c.operands if isinstance(x, str)]}" for c in chosen(graph, name)} - seen
+        seen |= new
+        if new:
+            yield graph
+
+
+def test_the_samples_need_all_headers_of_variants() -> None:
+    every = {header for header in kernel_headers().values() if "/" in header}
+    called = {call.kernel for name in COMPILERS for graph in sample_graphs(name) for call in chosen(graph, name)}
+    used = {kernel_headers()[kernel] for kernel in called}
+    assert {header for header in every if not _has_parts_only(header)} <= used
+
+
+def _has_parts_only(header: str) -> bool:
+    return header.rsplit("/", 1)[1].startswith(("ek_requant_", "ek_simd", "ek_tile_"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.arm if "cortex" in n else pytest.mark.cc) for n in COMPILERS]
+)
+def test_gcc_and_clang_take_all_variants(name: str) -> None:
+    gcc, clang = COMPILERS[name]
+    if shutil.which(gcc[0]) is None:
+        pytest.skip(f"no {gcc[0]}")
+    if not has(X86.get(name, ("fp",))[0]) and name in X86:
+        pytest.skip(f"this processor has no {X86[name][0]}")
+    graphs = list(sample_graphs(name))
+    assert len(graphs) > 50
+    inputs = [random_inputs(g, i) for i, g in enumerate(graphs)]
+    want = [interp(g, given) for g, given in zip(graphs, inputs, strict=True)]
+    for compiler, level in ((gcc, "-O3"), (clang, "-O2")):
+        flags = (*CODE_FLAGS, *core(name).flags, level)
+        for got, right in zip(run_built(name, graphs, inputs, compiler, flags=flags), want, strict=True):
+            assert_agree(got, right)
