@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from edgec_partitioner.explain import Report
 
     from edgec.benching.result import BenchReport
+    from edgec.benching.tuning import Tuning
     from edgec.drive.compile import Compiled
     from edgec.drive.lower import Options
     from edgec.ir import Array
-    from edgec.report.tuning import Tuning
 
 __all__ = [
     "__version__",
@@ -97,22 +97,14 @@ def compile(
     """
     from edgec.drive.compile import compile_model
 
+    options = _options(
+        target, calibrate, preprocess, input_shapes, min_cosine, disable, optimistic, allow_float, validate, threads,
+        None if tuned is None else str(tuned),
+    )  # fmt: skip
     return compile_model(
         Path(model),
         output=_path(output),
-        options=_options(
-            target,
-            calibrate,
-            preprocess,
-            input_shapes,
-            min_cosine,
-            disable,
-            optimistic,
-            allow_float,
-            validate,
-            threads,
-            None if tuned is None else str(tuned),
-        ),
+        options=options,
         labels=_path(labels),
         cc=cc,
         dump=tuple(dump),

@@ -40,8 +40,9 @@ def tune(
     """Try every legal schedule of what a BUNDLE computes on a device; edgec compile uses the best."""
     from edgec.drive.tune import Search
     from edgec.drive.tune import tune as search
+    from edgec.report.tuning import to_text
 
     with progress(quiet) as say:
         done = search(Search(bundle, resolved(on), workers, jobs, ops, output, timeout), say)
     if not quiet:
-        click.echo(done.summary())
+        click.echo(to_text(done))

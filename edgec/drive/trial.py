@@ -21,7 +21,7 @@ from edgec_runtime.bundle import WEIGHTS_FILE
 from edgec.emit.c import CSRC
 from edgec.emit.candidates import ELSEWHERE, OFF, SEGMENT, TrialSource, trial_source
 from edgec.emit.program import DESCR
-from edgec.errors import EdgecError
+from edgec.errors import DeviceError, EdgecError
 from edgec.ir import Array, KernelCall, TensorType
 from edgec.schedule.cores import Core
 from edgec.schedule.records import Record, again
@@ -77,7 +77,10 @@ def try_out(trial: Trial) -> Outcome:
         path = Path(tmp) / "trial.edgec"
         _write(path, trial, made)
         with Bundle.open(path) as bundle, contextlib.nullcontext() if is_model(trial.url) else _device_in_use:
-            off = device.run(bundle, _inputs(made.tensors, made.inputs))[OFF]
+            try:
+                off = device.run(bundle, _inputs(made.tensors, made.inputs))[OFF]
+            except DeviceError as e:
+                raise DeviceError(f"{call.kernel} could not be tried: {e.what}", trial.signature, e.hint) from e
             if np.all(off == ELSEWHERE):
                 return Outcome()
             _check(trial, call, ways, off)

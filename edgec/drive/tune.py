@@ -17,6 +17,7 @@ from edgec_devices.device import TIMEOUT_S
 from edgec_runtime import Bundle
 
 from edgec.benching.build import read_graph
+from edgec.benching.tuning import Choice, Tuning
 from edgec.drive.trial import Outcome, Trial, is_model, try_out
 from edgec.drive.tuned import default_path
 from edgec.drive.workers import each_done, workers
@@ -24,7 +25,6 @@ from edgec.emit.calls_file import CALLS_FILE, AskedCall, CallsFile
 from edgec.errors import InputError
 from edgec.ir import KernelCall
 from edgec.report.files import check_place, write_whole
-from edgec.report.tuning import Choice, Tuning
 from edgec.schedule.cores import Core, cores_of
 from edgec.schedule.database import Database, Found
 from edgec.schedule.records import again

@@ -61,10 +61,10 @@ def each_done(executor: Executor, work: Callable[[A], B], items: Sequence[A]) ->
             try:
                 result = future.result()
             except (Exception, CancelledError) as e:
-                if not _gone(e) or begun[i] == _TIMES:
+                if not _gone(e):
                     raise
                 begun[i] += 1
-                waiting[_again(executor, work, items[i], e)] = i
+                waiting[_again(executor, work, items[i], begun[i], e)] = i
             else:
                 yield items[i], result
     finally:
@@ -77,9 +77,11 @@ def _gone(e: BaseException) -> bool:
     return isinstance(e, (BrokenExecutor, CancelledError)) or type(e).__module__.startswith("distributed")
 
 
-def _again(executor: Executor, work: Callable[[A], B], item: A, why: BaseException) -> Future[B]:
+def _again(executor: Executor, work: Callable[[A], B], item: A, time: int, why: BaseException) -> Future[B]:
     try:
-        return executor.submit(work, item)
-    except RuntimeError as e:
-        hint = "run it again: what was found is kept"
-        raise EdgecError(f"the workers are gone: {why or type(why).__name__}", at="--workers", hint=hint) from e
+        if time <= _TIMES:
+            return executor.submit(work, item)
+    except RuntimeError as e:  # it takes no more
+        why = e
+    hint = "run it again: what was found is kept"
+    raise EdgecError(f"the workers are gone: {why or type(why).__name__}", at="--workers", hint=hint) from why

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 
+from edgec.benching.tuning import Choice, Tuning
 from edgec.report.tables import table
 
 WORTH_SHOWING = 1.03
@@ -14,51 +13,9 @@ WORTH_SHOWING = 1.03
 _SHOWN = 12
 
 
-@dataclass(frozen=True)
-class Choice:
-    """The best way to compute one kind of call. functions: of the bundle, that make such a call. what: its tensors.
-
-    ms, default_ms: of one call, as found and as analysis prefers. tried: ways. new: found by this search.
-    """
-
-    functions: tuple[str, ...]
-    what: str
-    variant: str
-    schedule: Mapping[str, int]
-    ms: float
-    default_ms: float
-    tried: int
-    new: bool
-
-    @property
-    def gain(self) -> float:
-        """How many times as fast as the default."""
-        return self.default_ms / self.ms if self.ms > 0 else 1.0
-
-
-@dataclass(frozen=True)
-class Tuning:
-    """A search that has ended. path: the database. on: the device's URL. core: as the compiler calls it."""
-
-    path: Path
-    on: str
-    estimated: bool
-    core: str
-    choices: tuple[Choice, ...]
-
-    @property
-    def ms(self) -> float:
-        """Of all calls of one inference, as found."""
-        return sum(c.ms * len(c.functions) for c in self.choices)
-
-    @property
-    def default_ms(self) -> float:
-        """Of the same calls as analysis prefers."""
-        return sum(c.default_ms * len(c.functions) for c in self.choices)
-
-    def summary(self) -> str:
-        """Plain text, at most 120 columns."""
-        return "\n".join(_lines(self))
+def to_text(tuning: Tuning) -> str:
+    """Plain text, at most 120 columns."""
+    return "\n".join(_lines(tuning))
 
 
 def _lines(t: Tuning) -> Iterator[str]:

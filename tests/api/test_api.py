@@ -30,8 +30,8 @@ ONLY_CLI = {
     "explain": {"html", "require"},  # the report comes back
     "demo": None,
 }
-ONLY_PYTHON = {"progress", "ask"}
-"""What the command line takes from the terminal."""
+ONLY_PYTHON = {"progress", "ask", "executor"}
+"""What the command line takes from the terminal; an object."""
 
 
 def _verbs() -> dict[str, click.Command]:
@@ -68,6 +68,7 @@ def test_every_verb_is_a_function_with_the_same_options(name: str) -> None:
         (lambda: edgec.trust(1, "local:"), "trust(key=1)"),  # type: ignore[arg-type]
         (lambda: edgec.doctor(1), "doctor(on=1)"),  # type: ignore[arg-type]
         (lambda: edgec.finish(1), "finish(folder=1)"),  # type: ignore[arg-type]
+        (lambda: edgec.tune("a.edgec", executor=4), "tune(executor=4)"),  # type: ignore[arg-type]
     ],
 )
 def test_wrong_types_are_errors_of_edgec(call: Any, said: str) -> None:

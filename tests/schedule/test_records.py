@@ -1,0 +1,134 @@
+"""Calls put down and made again, and the choice among schedules that a search found."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import edgec.ops  # noqa: F401 (registers all operations)
+from edgec.errors import InputError
+from edgec.ir import KernelCall, OpDef, Struct, Table
+from edgec.schedule.cores import Core, core
+from edgec.schedule.database import Database, Found
+from edgec.schedule.records import again, record, signature
+from edgec.schedule.variant import Rules, choice, legal, preferred, tuned
+from tests.harness import sample_graph
+
+A72 = core("cortex_a72")
+
+
+def calls() -> Iterator[KernelCall]:
+    """Those of every sample of every op."""
+    for cls in OpDef.registry.values():
+        for sample in cls.samples():
+            for op in sample_graph(sample).ops:
+                yield from op.spec.calls(op)
+
+
+def convolution() -> KernelCall:
+    """One of int8 with several schedules."""
+    return next(c for c in calls() if c.kernel == "ek_conv2d_s8" and len(legal(c, A72)) > 2)
+
+
+def with_fields(call: KernelCall, ctype: str, **fields: object) -> KernelCall:
+    """The call with other fields of a struct."""
+    operands = [
+        Struct(ctype, **{**x.fields, **fields}) if isinstance(x, Struct) and x.ctype == ctype else x
+        for x in call.operands
+    ]
+    return replace(call, operands=tuple(operands))
+
+
+def found(call: KernelCall, at: int) -> tuple[Core, Found]:
+    """The core after a search found the at-th way to be the best."""
+    variant, schedule = legal(call, A72)[at]
+    entry = Found(variant.name, dict(schedule), 1.0, 2.0, 9, "emulated:pi4", True, "1")
+    return replace(A72, tuned={signature(call): entry}), entry
+
+
+def test_every_call_comes_back_with_its_signature() -> None:
+    seen = 0
+    for call in calls():
+        back = again(json.loads(json.dumps(record(call))))
+        assert signature(back) == signature(call), call
+        assert back.kernel == call.kernel
+        seen += 1
+    assert seen > 500
+
+
+def test_calls_made_again_can_be_computed_in_as_many_ways() -> None:
+    """Not all: what tables hold is no longer exactly there."""
+    some = [(c, len(ways)) for c in calls() if c.kernel.startswith("ek_conv2d") and len(ways := legal(c, A72)) > 1]
+    same = [len(legal(again(record(c)), A72)) == n for c, n in some]
+    assert len(same) > 10
+    assert np.mean(same) > 0.9
+
+
+def test_constants_are_like_those_that_were_there() -> None:
+    call = convolution()
+    was, back = (c.struct("ek_requant_t") for c in (call, again(record(call))))
+    for name in ("multiplier", "shift"):
+        a, b = was.table(name), back.table(name)
+        assert (a.dtype, a.shape) == (b.dtype, b.shape)
+        assert set(b.tolist()) <= set(a.tolist())
+    assert json.dumps(record(again(record(call)))) == json.dumps(record(again(record(call)))), "always the same"
+
+
+def test_a_signature_tells_sizes_and_not_levels() -> None:
+    call = convolution()
+    shape = next(x for x in call.operands if isinstance(x, Struct) and "kh" in x.fields)
+    last = call.operands[-1]
+    assert isinstance(last, Struct)
+    assert signature(with_fields(call, last.ctype, x_zero=last.number("x_zero") + 1)) == signature(call)
+    assert signature(with_fields(call, shape.ctype, ih=shape.number("ih") + 1)) != signature(call)
+    wider = replace(
+        call, operands=(*call.operands[:1], Table(np.zeros((3, 3, 8, 9), np.int8), "w"), *call.operands[2:])
+    )
+    assert signature(wider) != signature(call)
+    assert signature(replace(call, then=(call,))) != signature(call)
+
+
+def test_a_search_is_followed_where_it_is_legal() -> None:
+    call = convolution()
+    best = legal(call, A72)[2]
+    on, entry = found(call, 2)
+    assert choice(call, on) == tuned(call, on) == best
+    assert choice(call, A72) == preferred(call, A72) == legal(call, A72)[0]
+    assert Rules().choose(call, on) == best
+    for other in (replace(entry, variant="ek_gone"), replace(entry, schedule={**entry.schedule, "mr": 99})):
+        stale = replace(on, tuned={signature(call): other})
+        assert tuned(call, stale) is None
+        assert choice(call, stale) == preferred(call, A72)
+
+
+def test_a_database_comes_back(tmp_path: Path) -> None:
+    _, entry = found(convolution(), 1)
+    database = Database().with_entry("cortex_a72", "x", entry).with_entry("cortex_a53", "x", entry)
+    (tmp_path / "t.json").write_text(json.dumps(database.to_json()))
+    assert Database.load(tmp_path / "t.json") == database
+    assert database.of("cortex_a76") == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        '{"format": "edgec-tune/2"}',
+        '{"format": "edgec-tune/1", "cores": {"cortex_a72": {"x": {}}}}',
+        "\xff",
+        '{"cores": ' + "[" * 5000,
+    ],
+)
+def test_a_damaged_database_is_an_error(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "t.json"
+    path.write_text(text, encoding="latin-1")
+    with pytest.raises(InputError) as e:
+        Database.load(path)
+    assert e.value.at == str(path)
+    assert "remove it" in str(e.value)
