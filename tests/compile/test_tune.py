@@ -131,7 +131,7 @@ def test_a_compile_follows_the_database_bit_for_bit(tmp_path: Path) -> None:
         with Bundle.open(tmp_path / f"{name}.edgec") as opened:
             x = np.load(FIXTURES / "digits" / "digits_test.npz")["x"][:1].astype(np.float32)
             outputs.append(device_for(PI4).run(opened, {"input": x})["output"])
-    np.testing.assert_array_equal(*outputs)
+    np.testing.assert_array_equal(outputs[0], outputs[1])
 
 
 @pytest.mark.cc
