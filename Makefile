@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 FIXTURES := build/venv-fixtures
 
 .PHONY: setup system demo test check lint types fast models-table partition-table stock-table cost-table pipeline-table \
-        bench-arm bench-check bench-peers bench-host busy-check onnx-sweep faults docs fixtures clean
+        bench-arm tuned bench-check bench-peers bench-host busy-check onnx-sweep faults docs fixtures clean
 
 setup: system $(STAMP)
 
@@ -61,6 +61,11 @@ pipeline-table: setup
 # model of the cores): make bench-arm ARGS='--models resnet8_i8,vww96_i8 --boards pi4 --ops all'
 bench-arm: setup
 	$(BIN)/python -m tests.tables.bench_arm $(ARGS)
+
+# The schedules that edgec comes with, searched anew on the emulated boards (reads ../shared; hours for all):
+# make tuned ARGS='--models mnv2_tf2_i8 --boards pi4'
+tuned: setup
+	$(BIN)/python -m tests.tables.tuned $(ARGS)
 
 # Whether edgec bench tells the truth on this machine; 300 benches at the end take most of an hour:
 # make bench-check ARGS='--only wait,percentiles,profile' leaves them out
