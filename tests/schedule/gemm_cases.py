@@ -113,10 +113,10 @@ def cases(tiles: Tiles, count: int, seed: int, folder: Path) -> tuple[list[Case]
     while len(todo) < count:
         tile = every[layers.rng.integers(len(every))]
         c = layers.windows(tile.depth)
-        core = Core("any", tiles.isa, l1=layers.one(256, 4096, 32768), l2=layers.one(1024, 1 << 18))
+        core = Core("cortex_a53", tiles.isa, l1=layers.one(256, 4096, 32768), l2=layers.one(1024, 1 << 18))
         q = layers.requant(c)
         few = tiles.of(q)
-        found = [w for w in walks(c, few, core) if w.tile(few) is tile]
+        found = [w for w in walks(c, few, core) if w.tile(few) is tile and tiles.takes(c, q, core)]
         if not found:
             continue
         walk = found[layers.rng.integers(len(found))]

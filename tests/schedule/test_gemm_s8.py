@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +13,10 @@ from edgec.ir import Array, Sample, Struct, Table, interp
 from edgec.ops.conv import Conv2D
 from edgec.ops.matmul import FullyConnected
 from edgec.ops.transpose_conv import TransposeConv2D
-from edgec.schedule.cores import core
+from edgec.schedule.cores import Core, core
 from edgec.schedule.gemm_s8.avx2 import AVX2
 from edgec.schedule.gemm_s8.dot import DOT
-from edgec.schedule.gemm_s8.neon import NEON
+from edgec.schedule.gemm_s8.neon import LANES, NEON
 from edgec.schedule.gemm_s8.panels import FAST, Requant, Tiles, pack
 from edgec.schedule.gemm_s8.vnni import VNNI
 from edgec.schedule.gemm_s8.windows import Windows
@@ -80,6 +81,30 @@ def test_dot(tmp_path: Path) -> None:
 def test_neon(tmp_path: Path, core: str) -> None:
     emulator = ("qemu-aarch64", "-cpu", f"cortex-{core}")
     check(NEON, "neon/ek_gemm_s8_neon.h", (*ZIG, f"-mcpu=cortex_{core}"), emulator, tmp_path)
+
+
+@pytest.mark.cc
+@pytest.mark.arm
+def test_lanes(tmp_path: Path) -> None:
+    emulator = ("qemu-aarch64", "-cpu", "cortex-a53")
+    check(LANES, "neon/ek_gemm_s8_lanes_neon.h", (*ZIG, "-mcpu=cortex_a53"), emulator, tmp_path)
+
+
+def test_short_windows_have_channels_along_lanes() -> None:
+    """Those that pieces of 16 elements fit badly, the more so with a zero point."""
+    plain = Requant(0, 0, -128, -128, 127)
+    a53, a72 = core("cortex_a53"), core("cortex_a72")
+
+    def takes(depth: int, on: Core, q: Requant = plain) -> bool:
+        return LANES.takes(Windows(1, 8, 8, depth, 8, 8, 16), q, on)
+
+    assert [k for k in (8, 16, 24, 32, 64, 96, 128) if takes(k, a53)] == [8, 24, 32, 64, 96]
+    assert [k for k in (8, 16, 24, 32, 64, 96) if takes(k, a53, replace(plain, w_zero=3))] == [8, 16, 24, 32, 64]
+    assert not takes(8, a72)
+    assert takes(8, a72, replace(plain, w_zero=3))
+    first = Windows(1, 9, 9, 3, 4, 4, 8, 3, 3, 2, 2)
+    assert LANES.takes(first, plain, a53)  # its windows are gathered
+    assert not LANES.takes(replace(first, ic=16), plain, a53)
 
 
 @pytest.mark.cc

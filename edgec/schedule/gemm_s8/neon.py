@@ -1,12 +1,14 @@
-"""The tiles of csrc/neon/ek_gemm_s8_neon.h."""
+"""The tiles of csrc/neon/ek_gemm_s8_neon.h and ek_gemm_s8_lanes_neon.h."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from edgec.ir import Array
+from edgec.schedule.cores import Core
 from edgec.schedule.gemm_s8.dot import tables
-from edgec.schedule.gemm_s8.panels import Tile, Tiles
+from edgec.schedule.gemm_s8.panels import Requant, Tile, Tiles
+from edgec.schedule.gemm_s8.windows import Windows
 
 NR = 8
 UNIT = 8
@@ -123,3 +125,23 @@ NEON = Tiles(
     tables,
     wide=True,
 )
+
+
+def by_channel(w: Array) -> Array:
+    """[panels, elements]: weights [taps, run, nr] int16, and 64 bytes more."""
+    return np.pad(w.transpose(0, 2, 3, 1).reshape(len(w), -1), ((0, 0), (0, 32)))
+
+
+_LANES = Tile(8, NR, UNIT, fixed=30, window=8)
+
+
+def _few(c: Windows, q: Requant, core: Core) -> bool:
+    """What was faster: on the Cortex-A72 what has no room for a piece of 16, with a zero point to make it worse."""
+    most = {"cortex_a53": 96 if q.plain and not q.w_zero else 64, "cortex_a72": 8 if q.w_zero else 0}
+    taps, run = _LANES.runs(c.parts()[0])
+    alone = run == 16 and not q.w_zero  # one piece, to which there is nothing to add
+    return taps == 1 and _LANES.padded(run) <= most.get(core.name, 0) and not alone
+
+
+LANES = Tiles("lanes_neon", frozenset({"neon"}), (_LANES,), by_channel, tables, wide=True, takes=_few)
+"""For windows of few elements, on a core that does one product a cycle."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from edgec.ir import Array
 from edgec.ops.fixed_point import multiply_by_quantized_multiplier
+from edgec.schedule.cores import Core
 from edgec.schedule.gemm_s8.windows import Windows
 
 FAST, LAW, SCALE = "EK_GEMM_FAST", "EK_GEMM_LAW", "EK_GEMM_SCALE"
@@ -84,6 +85,7 @@ class Tiles:
     bias first, from the bias [o], how sums become int8 and the largest |sum| of each channel [o]; None where the fast
     way cannot be exact. zero: the tiles for weights with a zero point, where they are others. wide: `weights` takes
     int16 less the zero point, of which the tiles know nothing. offset: what ek_gemm_s8_load_t adds to elements.
+    takes: whether they are for such windows, weights and core.
     """
 
     suffix: str
@@ -94,6 +96,7 @@ class Tiles:
     zero: tuple[Tile, ...] = ()
     wide: bool = False
     offset: int = 0
+    takes: Callable[[Windows, Requant, Core], bool] = lambda c, q, core: True
 
     def of(self, q: Requant) -> tuple[Tile, ...]:
         """Those that may be used: for weights with this zero point, and for a depth where results are plain."""

@@ -11,7 +11,7 @@ from edgec.ir import Array, KernelCall, Pointer, Scratch, Struct, Table
 from edgec.schedule.cores import Core
 from edgec.schedule.gemm_s8.avx2 import AVX2
 from edgec.schedule.gemm_s8.dot import DOT
-from edgec.schedule.gemm_s8.neon import NEON
+from edgec.schedule.gemm_s8.neon import LANES, NEON
 from edgec.schedule.gemm_s8.panels import Requant, Tiles, pack
 from edgec.schedule.gemm_s8.vnni import VNNI
 from edgec.schedule.gemm_s8.walk import STACK, Walk, parameters, walks
@@ -19,7 +19,7 @@ from edgec.schedule.gemm_s8.windows import Windows
 from edgec.schedule.variant import Schedule, Variant
 from edgec.schedule.views import among
 
-ISAS = (DOT, NEON, VNNI, AVX2)
+ISAS = (DOT, LANES, NEON, VNNI, AVX2)
 """Tiles, the preferred first."""
 
 
@@ -81,7 +81,8 @@ def _schedules(tiles: Tiles, call: KernelCall, core: Core) -> Sequence[Schedule]
     c = geometry(call)
     if call.kernel == "ek_dwconv2d_s8" and c.oc == c.ic > 1:
         return []
-    return [w.schedule for w in walks(c, tiles.of(requant(call)), core)]
+    q = requant(call)
+    return [w.schedule for w in walks(c, tiles.of(q), core)] if tiles.takes(c, q, core) else []
 
 
 def _apply(tiles: Tiles, call: KernelCall, schedule: Schedule) -> KernelCall:
