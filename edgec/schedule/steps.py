@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from edgec.ir import PART, PARTS, Graph, KernelCall, Op
+from edgec.schedule.bands import in_bands
 from edgec.schedule.cores import Core
 from edgec.schedule.fuse import Step, fuse
 from edgec.schedule.liveness import lifetimes, peak, tensors
@@ -43,7 +44,9 @@ def schedule(graph: Graph, core: Core, rules: Rules = DEFAULT) -> Scheduled:
         if (left := tuple(call for call in some if not is_done(call, where)))
     ]
     asked = tuple(fuse(graph, plain, core, where, rules.choose) if rules.fusion else plain)
-    steps = (replace(s, calls=tuple(chosen(c, core, rules.choose) for c in s.calls)) for s in asked)
+    steps = [replace(s, calls=tuple(chosen(c, core, rules.choose) for c in s.calls)) for s in asked]
+    if rules.bands:
+        steps = in_bands(graph, steps, core, where)
     shared = (replace(s, shared=_worth_sharing([graph.ops[i] for i in s.ops], core)) for s in steps)
     return Scheduled(where, tuple(s.at for s in plain), tuple(shared), asked)
 

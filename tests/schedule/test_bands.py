@@ -1,0 +1,98 @@
+"""Convolutions that are computed a few rows at a time give what they give one after the other."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from edgec.emit.c import segment_source
+from edgec.ir import Builder, Graph, TensorType, Value, interp
+from edgec.ops.activation import Clamp
+from edgec.ops.binary import Add
+from edgec.ops.conv import Conv2D, DepthwiseConv2D
+from edgec.schedule import steps
+from edgec.schedule.cores import core
+from edgec.schedule.variant import Rules
+from tests.harness import assert_agree, random_inputs
+from tests.schedule.segments import BUILDS, run_on
+
+BANDS = "ek_row_bands_f32_simd"
+CASES = (
+    # image, kernel, stride, pads, dilation, expanded channels, channels after (0: no such convolution), residual add
+    ((1, 19, 17, 8), 3, 1, (1, 1, 1, 1), 1, 48, 8, True),
+    ((2, 13, 18, 8), 3, 2, (0, 1, 0, 1), 1, 36, 24, False),
+    ((1, 23, 21, 6), 3, 1, (2, 2, 2, 2), 2, 40, 6, True),
+    ((1, 9, 16, 12), 5, 2, (2, 2, 2, 2), 1, 72, 16, False),
+    ((1, 27, 15, 16), 3, 1, (1, 1, 1, 1), 1, 64, 0, False),
+    ((1, 30, 12, 40), 3, 1, (1, 1, 1, 1), 1, 0, 24, False),
+    ((1, 21, 13, 8), 3, 1, (6, 6, 6, 6), 6, 64, 8, True),
+    ((1, 11, 17, 8), 2, 1, (3, 0, 1, 0), 1, 64, 0, False),
+)
+
+
+def _graph(case: tuple[tuple[int, ...], int, int, tuple[int, ...], int, int, int, bool], seed: int = 0) -> Graph:
+    image, k, stride, pads, dilation, wide, narrow, residual = case
+    rng = np.random.default_rng(seed)
+    build = Builder("block")
+
+    def const(name: str, *shape: int) -> Value:
+        return build.const(rng.normal(size=shape).astype(np.float32), name)
+
+    x = y = build.add(Clamp(-9.0, 9.0), [build.input("x", TensorType(image))], "clamped")
+    c = image[3]
+    if wide:
+        y = build.add(Conv2D(act="relu6"), [y, const("we", wide, 1, 1, c), const("be", wide)], "expanded")
+        c = wide
+    top, bottom, left, right = pads
+    spec = DepthwiseConv2D((stride, stride), (top, bottom, left, right), (dilation, dilation), "relu6")
+    y = build.add(spec, [y, const("wd", 1, k, k, c), const("bd", c)], "deep")
+    if narrow:
+        y = build.add(Conv2D(), [y, const("wp", narrow, 1, 1, c), const("bp", narrow)], "projected")
+    build.graph.outputs = [build.add(Add(), [x, y], "sum") if residual else y]
+    return build.graph
+
+
+def _small_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every core have a second cache so small that bands are worth it for small images."""
+    real = steps.in_bands
+    monkeypatch.setattr(
+        steps, "in_bands", lambda graph, made, on, where: real(graph, made, replace(on, l2=48 << 10), where)
+    )
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.arm if "cortex" in n else pytest.mark.cc) for n in BUILDS]
+)
+@pytest.mark.parametrize("parts", [0, 3])
+def test_bands_compute_what_the_layers_do(name: str, parts: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    _small_cache(monkeypatch)
+    graphs = [_graph(case, i) for i, case in enumerate(CASES)]
+    for graph in graphs:
+        assert segment_source(graph, "seg", core(name)).text.count(f"{BANDS}(") == 1
+    inputs = [random_inputs(g, i) for i, g in enumerate(graphs)]
+    for graph, given, got in zip(graphs, inputs, run_on(name, graphs, inputs, parts), strict=True):
+        assert_agree(got, interp(graph, given))
+
+
+def test_what_lies_between_leaves_the_arena() -> None:
+    block = ((1, 128, 128, 24), 3, 1, (1, 1, 1, 1), 1, 144, 24, True)
+    graph, on = _graph(block), core("cortex_a72")
+    banded = segment_source(graph, "seg", on)
+    whole = segment_source(graph, "seg", on, rules=Rules(bands=False))
+    assert BANDS in banded.text
+    assert BANDS not in whole.text
+    assert banded.plan.size < whole.plan.size / 4
+
+
+def test_layers_whose_results_the_cache_keeps_stay_apart() -> None:
+    graph = _graph(CASES[0])
+    assert BANDS not in segment_source(graph, "seg", core("cortex_a72")).text
+
+
+def test_a_result_that_others_read_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    _small_cache(monkeypatch)
+    graph = _graph(CASES[5])
+    graph.outputs.append(next(v for op in graph.ops for v in op.outputs if v.name == "deep"))
+    assert BANDS not in segment_source(graph, "seg", core("cortex_a72")).text
