@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 FIXTURES := build/venv-fixtures
 
 .PHONY: setup system demo test check lint types fast models-table partition-table stock-table cost-table pipeline-table \
-        bench-arm tuned bench-check bench-peers bench-host busy-check onnx-sweep faults docs fixtures clean
+        bench-arm schedule-fuzz tuned bench-check bench-peers bench-host busy-check onnx-sweep faults docs fixtures clean
 
 setup: system $(STAMP)
 
@@ -66,6 +66,11 @@ bench-arm: setup
 # make tuned ARGS='--models mnv2_tf2_i8 --boards pi4'
 tuned: setup
 	$(BIN)/python -m tests.tables.tuned $(ARGS)
+
+# Random layers by random legal schedules of every core, against what the ops mean (Arm cores under QEMU):
+# make schedule-fuzz ARGS='--cases 1000 --cores cortex_a76'
+schedule-fuzz: setup
+	$(BIN)/python -m tests.tables.schedule_fuzz $(ARGS)
 
 # Whether edgec bench tells the truth on this machine; 300 benches at the end take most of an hour:
 # make bench-check ARGS='--only wait,percentiles,profile' leaves them out

@@ -20,7 +20,8 @@ from edgec.ops.unary import HardSwish, Relu
 from edgec.schedule.cores import core
 from edgec.schedule.variant import legal
 from tests.harness import assert_agree, random_inputs
-from tests.schedule.segments import BUILDS, run_on
+from tests.schedule.on import WIDTHS, on
+from tests.schedule.runner import run_on
 
 IMAGE = (1, 7, 9, 20)
 LAYERS: Sequence[tuple[OpDef, tuple[int, ...], tuple[int, ...], int]] = (
@@ -58,9 +59,7 @@ def _graph(layer: tuple[OpDef, tuple[int, ...], tuple[int, ...], int], chain: st
     return build.graph
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.arm if "cortex" in n else pytest.mark.cc) for n in BUILDS]
-)
+@pytest.mark.parametrize("name", on(*WIDTHS))
 def test_what_follows_is_done_on_the_sums(name: str) -> None:
     graphs = [_graph(layer, chain) for layer in LAYERS for chain in CHAINS]
     inputs = [random_inputs(g, i) for i, g in enumerate(graphs)]

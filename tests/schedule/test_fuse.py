@@ -17,7 +17,8 @@ from edgec.ops.unary import HardSwish, Relu
 from edgec.schedule.cores import PLAIN, core
 from edgec.schedule.steps import schedule
 from tests.harness import assert_agree, random_inputs
-from tests.schedule.segments import BUILDS, run_on
+from tests.schedule.on import on
+from tests.schedule.runner import run_on
 
 CHANNELS = 16
 IMAGE = TensorType((1, 6, 7, CHANNELS))
@@ -80,7 +81,7 @@ def _joined(b: Builder, x: Value) -> list[Value]:
     return [b.add(Relu(), [joined], "relu"), b.add(Relu(), [three], "relu2")]
 
 
-CORES = [pytest.param(n, marks=pytest.mark.arm if "cortex" in n else pytest.mark.cc) for n in BUILDS]
+CORES = on("cortex_a53", "cortex_a76", "x86_64_v3", "x86_64_v4_vnni")
 
 WANTED: dict[Callable[[Builder, Value], list[Value]], list[str]] = {
     _residual: ["depthwise_conv2d prelu", "conv2d add prelu", "depthwise_conv2d hard_swish"],

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
 
 import numpy as np
 import pytest
+from edgec_runtime.manifest import MAX_THREADS
 
 import edgec.ops  # noqa: F401 (registers all operations)
 from edgec.emit.c import check_kernels
@@ -16,11 +19,10 @@ from edgec.ops.conv import Conv2D, DepthwiseConv2D
 from edgec.ops.matmul import FullyConnected
 from edgec.ops.transpose_conv import TransposeConv2D
 from tests.harness import random_inputs, sample_graph
-from tests.schedule.segments import BUILDS, program_text, run_on
-from tests.schedule.test_f32 import layers
-
-PORTS = 8
-"""Inputs and outputs that the program of segments.py can take."""
+from tests.schedule import layers_f32
+from tests.schedule.layers import stream
+from tests.schedule.on import on
+from tests.schedule.runner import PORTS, Case, core_of, program_text, run
 
 
 def _int8(spec: OpDef, x: tuple[int, ...], w: tuple[int, ...]) -> Graph:
@@ -48,7 +50,8 @@ def _layers_int8() -> Iterator[Graph]:
 def graphs_with_c() -> list[Graph]:
     """All samples of all ops, and layers that are worth sharing."""
     samples = [sample_graph(s) for _, cls in sorted(OpDef.registry.items()) for s in cls.samples()]
-    graphs = [*_layers_int8(), *layers(40, seed=3), *samples]
+    floats = (layer.graph for layer in islice(stream(layers_f32.MAKERS, 3), 40))
+    graphs = [*_layers_int8(), *floats, *samples]
     return [g for g in graphs if _has_c(g) and max(len(g.inputs), len(g.outputs)) <= PORTS]
 
 
@@ -61,17 +64,17 @@ def _has_c(graph: Graph) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.arm if "cortex" in n else pytest.mark.cc) for n in BUILDS]
-)
+@pytest.mark.parametrize("name", on("cortex_a53", "cortex_a76", "x86_64_v3", "x86_64_v4_vnni"))
 def test_any_number_of_parts_gives_the_same_bits(name: str) -> None:
     graphs = graphs_with_c()
     inputs = [random_inputs(g, i) for i, g in enumerate(graphs)]
-    text, _ = program_text(name, graphs, threaded=True)
+    cases = [Case(g, x, core_of(name), threads=MAX_THREADS) for g, x in zip(graphs, inputs, strict=True)]
+    text, _ = program_text(name, cases)
     assert text.count("ek_on_threads(threads, op") > 30, "layers that have variants are shared"
-    alone = run_on(name, graphs, inputs, parts=1)
+    alone = run(name, cases)
     for parts in (2, 3, 4):
-        for graph, one, several in zip(graphs, alone, run_on(name, graphs, inputs, parts), strict=True):
+        shared = run(name, [replace(c, parts=parts) for c in cases])
+        for graph, one, several in zip(graphs, alone, shared, strict=True):
             for output, y in one.items():
                 same = several[output].tobytes() == y.tobytes()
                 assert same, f"{graph.ops[0].spec} of {graph.inputs[0].type} in {parts} parts"

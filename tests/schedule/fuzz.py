@@ -1,0 +1,108 @@
+"""Random layers by random legal schedules: what must be equal to what the ops mean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+
+import numpy as np
+
+from edgec.ir import Array, KernelCall, interp
+from edgec.schedule.cores import Core
+from edgec.schedule.steps import DEFAULT
+from edgec.schedule.variant import Schedule, Variant, legal
+from tests.harness import assert_agree
+from tests.schedule import layers, layers_f32, layers_simd
+from tests.schedule.layers import Layer, stream
+from tests.schedule.runner import Case, CrashError, core_of, run
+
+MAKERS = (*layers.MAKERS * 3, *layers_f32.MAKERS, *layers_simd.MAKERS)
+"""Of one round; those with most tiles and tables come more often."""
+
+PLAIN = ("plain kernels", "")
+
+
+@dataclass
+class Chance:
+    """A choice among the legal ways: any variant, and any of its schedules.
+
+    used: the variants that were chosen, and their C functions.
+    """
+
+    rng: np.random.Generator
+    used: list[tuple[str, str]] = field(default_factory=list)
+
+    def __call__(self, call: KernelCall, core: Core) -> tuple[Variant, Schedule] | None:
+        """One of them."""
+        by_name: dict[str, list[tuple[Variant, Schedule]]] = {}
+        for variant, schedule in legal(call, core):
+            by_name.setdefault(variant.name, []).append((variant, schedule))
+        if not by_name:
+            return None
+        ways = list(by_name.values())[self.rng.integers(len(by_name))]
+        variant, schedule = ways[self.rng.integers(len(ways))]
+
+        def apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
+            made = variant.apply(call, core, schedule)
+            self.used.append((variant.name, made.kernel))
+            return made
+
+        return replace(variant, apply=apply), self._beyond(schedule)
+
+    def _beyond(self, schedule: Schedule) -> Schedule:
+        """Sometimes what no analysis would ask for, and kernels must do all the same."""
+        if "by_panels" in schedule and self.rng.random() < 0.3:
+            return {**schedule, "by_panels": 1 - schedule["by_panels"]}
+        if "columns" in schedule and self.rng.random() < 0.5:
+            return {**schedule, "columns": int(self.rng.choice([1, 3, 5]))}
+        return schedule
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One case. number: in its stream; used: variants and their C functions; why: it is wrong, else empty."""
+
+    number: int
+    family: str
+    used: tuple[tuple[str, str], ...]
+    what: str
+    why: str = ""
+
+
+def verdicts(name: str, first: int, count: int, seed: int) -> Iterator[Verdict]:
+    """Of so many cases of a stream, from `first` on, on a core (a name of runner.BUILDS)."""
+    made = list(islice(stream(MAKERS, seed), first, first + count))
+    chances = [Chance(np.random.default_rng([seed, first + i])) for i in range(count)]
+    cases = [_case(name, layer, chance) for layer, chance in zip(made, chances, strict=True)]
+    for i, (layer, case, chance, got) in enumerate(zip(made, cases, chances, _results(name, cases), strict=True)):
+        what = f"{'+'.join(str(op.spec) for op in layer.graph.ops)} of {layer.graph.inputs[0].type} in {case.parts}"
+        why = got if isinstance(got, str) else _difference(got, interp(layer.graph, layer.inputs))
+        # plain kernels of ops that follow, and of those that no variant takes, are not what is tried here
+        yield Verdict(first + i, layer.family, tuple(dict.fromkeys(chance.used)) or (PLAIN,), what, why)
+
+
+def _case(name: str, layer: Layer, chance: Chance) -> Case:
+    """A core with random caches; as many threads as there are parts, so that a part's scratch is the last there is."""
+    rng = chance.rng
+    on = replace(core_of(name), l1=int(rng.choice([256, 4096, 32768])), l2=int(rng.choice([1024, 1 << 18])))
+    parts = int(rng.choice([1, 1, 2, 3, 4]))
+    return Case(layer.graph, layer.inputs, on, replace(DEFAULT, choose=chance), parts, parts)
+
+
+def _results(name: str, cases: Sequence[Case]) -> list[Mapping[str, Array] | str]:
+    """Outputs; of a case that kills the program, what it said: those behind it are run without it."""
+    try:
+        return list(run(name, cases))
+    except CrashError as e:
+        before = run(name, cases[: e.at]) if e.at else []
+        behind = _results(name, cases[e.at + 1 :]) if e.at + 1 < len(cases) else []
+        return [*before, e.why, *behind]
+
+
+def _difference(got: Mapping[str, Array], want: Mapping[str, Array]) -> str:
+    try:
+        assert_agree(got, want)
+    except AssertionError as e:
+        return str(e) or "another shape or type"
+    return ""

@@ -1,0 +1,105 @@
+"""Random layers of floats with weights, and elementwise ops that follow them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from edgec.ir import Builder, OpDef, TensorType, Value
+from edgec.ops.activation import Clamp, LeakyRelu
+from edgec.ops.binary import Add
+from edgec.ops.conv import Conv2D, DepthwiseConv2D
+from edgec.ops.matmul import BatchMatMul, FullyConnected
+from edgec.ops.prelu import PRelu
+from edgec.ops.transpose_conv import TransposeConv2D
+from edgec.ops.unary import HardSwish, Relu
+from tests.harness import random_inputs
+from tests.schedule.layers import Layer, Pick
+
+_LEADS: tuple[tuple[int, ...], ...] = ((), (2,), (2, 3))
+_ACTS = ("none", "relu", "relu6")
+_UNARY = {"relu": Relu(), "hard_swish": HardSwish(), "leaky": LeakyRelu(0.3), "clamp": Clamp(-0.5, 2.0)}
+_CHAINS = ("", "", "", "add", "add relu", "prelu", "add prelu", "hard_swish", "add hard_swish", "leaky", "clamp",
+           "relu add clamp", "prelu add", "add add")  # fmt: skip
+
+
+def _layer(one: Pick, family: str, spec: OpDef, *shapes: tuple[int, ...], weights: int = 2, chain: str = "") -> Layer:
+    """An op, of whose inputs the first is none of `weights` constants; then the ops that a chain names."""
+    build, values = Builder("layer"), list[Value]()
+    for i, shape in enumerate(shapes):
+        data = one.rng.normal(size=shape).astype(np.float32)
+        values.append(build.const(data, f"c{i}") if 0 < i <= weights else build.input(f"x{i}", TensorType(shape)))
+    y = build.add(spec, values, "y")
+    for i, name in enumerate(chain.split()):
+        y = _followed(one, build, y, name, i)
+    build.graph.outputs = [y]
+    return Layer(family, build.graph, random_inputs(build.graph, int(one.rng.integers(1 << 30))))
+
+
+def _followed(one: Pick, build: Builder, y: Value, name: str, i: int) -> Value:
+    """One more op on a result."""
+    if name == "add":
+        return build.add(Add(one(*_ACTS)), [build.input(f"other{i}", y.type), y], f"y{i}")
+    if name == "prelu":
+        slope = one.rng.normal(size=y.type.shape[-1:]).astype(np.float32)
+        return build.add(PRelu(), [y, build.const(slope, "slope")], f"y{i}")
+    return build.add(_UNARY[name], [y], f"y{i}")
+
+
+def _size(one: Pick, extent: int, pads: int) -> int:
+    return max(extent - pads, 1) + one(0, 1, 2, 5, 9, 14)
+
+
+def dense(one: Pick) -> Layer:
+    """A convolution with the edges that matter: pads beyond the kernel, strides, dilation, groups, odd channels."""
+    (kh, kw), (dh, dw) = (one(1, 1, 2, 3, 3, 5), one(1, 1, 2, 3, 3, 5)), (one(1, 1, 2, 3), one(1, 1, 2, 3))
+    pads = (one(0, 0, 1, 2), one(0, 1, 2), one(0, 0, 1, 2), one(0, 1, 2))
+    h = _size(one, (kh - 1) * dh + 1, pads[0] + pads[1])
+    w = _size(one, (kw - 1) * dw + 1, pads[2] + pads[3])
+    step = one((1, 1), (1, 1), (2, 2), (1, 2), (3, 2))
+    groups, depth, per = one(1, 1, 1, 2, 3), one(1, 2, 3, 4, 7, 16, 21), one(1, 3, 4, 8, 9, 17, 24, 33)
+    x, o = (one(1, 1, 2), h, w, depth * groups), per * groups
+    spec = Conv2D(step, pads, (dh, dw), one(*_ACTS))
+    return _layer(one, "dense float", spec, x, (o, kh, kw, depth), (o,), chain=one(*_CHAINS))
+
+
+def depthwise(one: Pick) -> Layer:
+    """Those that have tiles of their own, and others; depth multipliers."""
+    kh, kw = one((3, 3), (3, 3), (3, 3), (5, 5), (2, 3), (1, 1), (1, 7), (7, 4))
+    d = one(1, 1, 1, 2, 3)
+    pads = (one(0, 0, 1, 2), one(0, 1, 2), one(0, 0, 1, 2), one(0, 1, 2, 3))
+    h, w = _size(one, (kh - 1) * d + 1, pads[0] + pads[1]), _size(one, (kw - 1) * d + 1, pads[2] + pads[3])
+    c, times = one(1, 3, 4, 7, 8, 12, 16, 24, 33), one(1, 1, 1, 1, 2, 3)
+    spec = DepthwiseConv2D(one((1, 1), (1, 1), (2, 2), (2, 1)), pads, (d, d), one(*_ACTS))
+    x, o = (one(1, 1, 2), h, w, c), c * times
+    return _layer(one, "depthwise float", spec, x, (1, kh, kw, o), (o,), chain=one(*_CHAINS))
+
+
+def transposed(one: Pick) -> Layer:
+    """Kernels smaller and larger than the stride."""
+    kh, kw, stride = one(1, 2, 3, 4, 5), one(1, 2, 3, 4), (one(1, 2, 2, 3), one(1, 2, 2, 3))
+    pads = (one(0, 1) * (kh > 2), one(0, 1) * (kh > 2), one(0, 1) * (kw > 2), one(0, 1) * (kw > 2))
+    o, x = one(1, 3, 8, 17), (one(1, 2), one(1, 2, 5, 9), one(1, 3, 7, 12), one(1, 4, 9))
+    spec = TransposeConv2D(stride, pads, act=one(*_ACTS))
+    return _layer(one, "transposed float", spec, x, (o, kh, kw, x[3]), (o,), chain=one(*_CHAINS))
+
+
+def connected(one: Pick) -> Layer:
+    """Few rows and many."""
+    k, o = one(1, 3, 4, 17, 64, 130), one(1, 3, 4, 8, 9, 31, 100)
+    spec, chain = FullyConnected(one(*_ACTS)), one(*_CHAINS)
+    return _layer(one, "connected float", spec, (one(1, 1, 2, 7, 33), k), (o, k), (o,), chain=chain)
+
+
+def product(one: Pick) -> Layer:
+    """Of two inputs, either of them transposed, the second perhaps shared."""
+    m, n, k, lead = one(1, 3, 8, 17), one(1, 4, 9, 40), one(1, 5, 16, 33), one(*_LEADS)
+    adj_x, adj_y = one(False, True), one(False, True)
+    a = (*lead, k, m) if adj_x else (*lead, m, k)
+    b = (n, k) if adj_y else (k, n)
+    spec = BatchMatMul(adj_x, adj_y)
+    return _layer(one, "product float", spec, a, (*lead, *b)[one(0, 0, 1) * len(lead) :], weights=0)
+
+
+MAKERS: tuple[Callable[[Pick], Layer], ...] = (dense, depthwise, transposed, connected, product)

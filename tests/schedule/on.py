@@ -1,0 +1,25 @@
+"""pytest's parameters for cores."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.harness import has
+from tests.schedule.runner import BUILDS, FEATURES
+
+WIDTHS = ("cortex_a53", "x86_64_v3", "x86_64_v4_vnni")
+"""A core for each width of vectors."""
+
+
+def on(*names: str) -> list[Any]:
+    """Names of runner.BUILDS (all, if none is given), each skipped where it cannot run."""
+    return [pytest.param(name, marks=_marks(name)) for name in names or BUILDS]
+
+
+def _marks(name: str) -> list[pytest.MarkDecorator]:
+    if name not in FEATURES:
+        return [pytest.mark.arm]
+    missing = pytest.mark.skipif(not has(FEATURES[name]), reason=f"this processor has no {FEATURES[name]}")
+    return [pytest.mark.cc, missing]

@@ -1,0 +1,260 @@
+"""Running the C of many graphs on a core: one program for all, on this machine or under an emulator.
+
+Every tensor lies at the end of its pages or at their begin, between pages that nobody may touch.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from edgec.emit.c import CSRC, CSource, segment_source
+from edgec.ir import Array, Graph, KernelCall, Scratch
+from edgec.schedule.cores import Core, core
+from edgec.schedule.steps import DEFAULT
+from edgec.schedule.variant import Choose, Rules, Schedule, Variant
+from tests import builds
+
+PORTS = 8
+"""Inputs and outputs of a graph, at most."""
+
+SANITIZED = "sanitized"
+"""This machine with AVX2 under the address and undefined behaviour sanitizers; all constants are arrays of the C."""
+
+_ZIG = (sys.executable, "-m", "ziglang", "cc", "-static", "-fno-sanitize=all", "-DEK_GEMM_STACK=1")
+_ARM, _X86 = (*_ZIG, "-target", "aarch64-linux-musl"), (*_ZIG, "-target", "x86_64-linux-musl")
+BUILDS: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
+    "cortex_a53": ((*_ARM, "-mcpu=cortex_a53"), ("qemu-aarch64", "-cpu", "cortex-a53")),
+    "cortex_a72": ((*_ARM, "-mcpu=cortex_a72"), ("qemu-aarch64", "-cpu", "cortex-a72")),
+    "cortex_a76": ((*_ARM, "-mcpu=cortex_a76"), ("qemu-aarch64", "-cpu", "cortex-a76")),
+    "x86_64_v3": ((*_X86, "-mcpu=x86_64_v3"), ()),
+    "x86_64_v4_vnni": ((*_X86, "-mcpu=x86_64_v4+avx512vnni"), ()),
+    SANITIZED: (("gcc", "-march=x86-64-v3", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"), ()),
+}
+"""The compiler of each core, and its emulator. Buffers of GEMM are not on the stack, but where guards see them."""
+
+FEATURES = {"x86_64_v3": "avx2", "x86_64_v4_vnni": "avx512_vnni", SANITIZED: "avx2"}
+"""What this machine must have for a core, as Linux names it."""
+
+_DECLARED = re.compile(r"^(?:static const \w+|EK_OP void|    (?=\w+ = \d+,)) ?(\w+)", re.MULTILINE)
+"""The names that a generated file has for itself: its constants, functions and offsets."""
+
+_MAIN = r"""
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include "ek_model.h"
+
+typedef int run_t(void *, const void *, const void *const *, void *const *);
+typedef int run_on_t(ek_threads *, void *, const void *, const void *const *, void *const *, void (*)(void *, int),
+                     void *);
+static const struct { run_t *alone; run_on_t *shared; } runs[] = {RUNS};
+static unsigned char *begin[64], *end[64], *low[64], *high[64];
+static int kept;
+
+static int next(void) {
+    int v;
+    if (fread(&v, sizeof v, 1, stdin) != 1) exit(3);
+    return v;
+}
+
+/* n bytes between pages that nobody may touch: right before one, or right behind one; line: from the begin of a line
+ * of 64 bytes */
+static unsigned char *guarded(size_t n, int last, int line) {
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), all = (n + page - 1) / page * page;
+    unsigned char *at = mmap(NULL, all + 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (at == MAP_FAILED || mprotect(at, page, PROT_NONE) || mprotect(at + page + all, page, PROT_NONE)) exit(4);
+    begin[kept] = at, end[kept] = at + all + 2 * page;
+    memset(at + page, 77, all);
+    low[kept] = at + page + (last ? (all - n) / (line ? 64 : 1) * (line ? 64 : 1) : 0), high[kept] = low[kept] + n;
+    return low[kept++];
+}
+
+/* whether all is as it was beside what was given, which is given back */
+static int done(void) {
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    int same = 1;
+    while (kept-- > 0) {
+        for (const unsigned char *p = begin[kept] + page; p < end[kept] - page; p++)
+            if ((p < low[kept] || p >= high[kept]) && *p != 77) same = 0;
+        munmap(begin[kept], (size_t)(end[kept] - begin[kept]));
+    }
+    kept = 0;
+    return same;
+}
+
+/* the last part first, so that none can count on another */
+static void in_turn(ek_threads *t, ek_work *work, const void *run) {
+    for (int part = t->parts - 1; part >= 0; part--) work(run, part, t->parts);
+}
+
+int main(void) {
+    for (int count = next(); count > 0; count--) {
+        const int i = next(), inputs = next(), outputs = next(), last = i % 3 != 2;
+        ek_threads threads = {.share = in_turn, .parts = next()};
+        const size_t arena = (size_t)next(), weights = (size_t)next();
+        void *in[PORTS], *out[PORTS];
+        size_t bytes[PORTS];
+        for (int k = 0; k < inputs; k++) {
+            const size_t n = (size_t)next();
+            in[k] = guarded(n, last, 0);
+            if (fread(in[k], 1, n, stdin) != n) exit(5);
+        }
+        for (int k = 0; k < outputs; k++) {
+            bytes[k] = (size_t)next();
+            out[k] = guarded(bytes[k], last, 0);
+        }
+        unsigned char *w = guarded(weights, 1, 1), *m = memset(guarded(arena, last, 1), 88, arena);
+        if (fread(w, 1, weights, stdin) != weights) exit(6);
+        const void *const *given = (const void *const *)in;
+        if (runs[i].shared ? runs[i].shared(&threads, m, w, given, out, NULL, NULL) : runs[i].alone(m, w, given, out))
+            exit(7);
+        for (int k = 0; k < outputs; k++)
+            if (fwrite(out[k], 1, bytes[k], stdout) != bytes[k]) exit(8);
+        fflush(stdout);
+        if (!done()) return 9;
+    }
+    return 0;
+}
+"""
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A graph, the core that its C is for, and what its schedule may do.
+
+    threads: the most that the C is written for; parts: into so many every call that can be is split, however small.
+    """
+
+    graph: Graph
+    inputs: Mapping[str, Array]
+    core: Core
+    rules: Rules = DEFAULT
+    threads: int = 1
+    parts: int = 1
+
+
+class CrashError(AssertionError):
+    """The program died, or wrote beside what it was given. at: the case."""
+
+    def __init__(self, at: int, why: str) -> None:
+        super().__init__(f"case {at}: {why}")
+        self.at, self.why = at, why
+
+
+def run_on(name: str, graphs: Sequence[Graph], inputs: Sequence[Mapping[str, Array]]) -> list[dict[str, Array]]:
+    """The outputs of every graph by the C that is chosen for the core of that name."""
+    on = core_of(name)
+    return run(name, [Case(g, x, on) for g, x in zip(graphs, inputs, strict=True)])
+
+
+def core_of(name: str) -> Core:
+    """The core of a name of BUILDS."""
+    return core("x86_64_v3" if name == SANITIZED else name)
+
+
+def run(name: str, cases: Sequence[Case]) -> list[dict[str, Array]]:
+    """The outputs of every case by a program for a name of BUILDS."""
+    text, sources = program_text(name, cases)
+    folder = build(name, text)
+    data = bytearray(struct.pack("<i", len(cases)))
+    for i, (case, source) in enumerate(zip(cases, sources, strict=True)):
+        graph, weights = case.graph, source.weights.data
+        counts = len(graph.inputs), len(graph.outputs), case.parts, source.plan.size, len(weights)
+        data += struct.pack("<6i", i, *counts)
+        for v in graph.inputs:
+            x = np.ascontiguousarray(case.inputs[v.name])
+            data += struct.pack("<i", x.nbytes) + x.tobytes()
+        data += struct.pack(f"<{len(graph.outputs)}i", *(v.type.nbytes for v in graph.outputs)) + weights
+    done = start(name, folder, bytes(data))
+    found = list(_outputs([c.graph for c in cases], done.stdout))
+    if done.returncode:
+        wrote = done.returncode == 9
+        why = "it wrote beside a tensor" if wrote else f"exit status {done.returncode}: {done.stderr.decode()[-3000:]}"
+        raise CrashError(len(found) - wrote, why)
+    return found
+
+
+def start(name: str, folder: Path, data: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    """Run what was built."""
+    environment = {**os.environ, "ASAN_OPTIONS": "detect_leaks=0"}
+    command = [*BUILDS[name][1], str(folder / "cases")]
+    return subprocess.run(command, input=data, env=environment, capture_output=True, timeout=1200)
+
+
+def build(name: str, text: str) -> Path:
+    """The folder with the program `cases` of a C text."""
+    return builds.once(name + text, lambda into: _build(text, into, BUILDS[name][0]))
+
+
+def _build(text: str, folder: Path, command: Sequence[str]) -> None:
+    (folder / "cases.c").write_text(text)
+    flags = ["-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-Wno-unused-function", "-ffp-contract=off", f"-I{CSRC}"]
+    done = subprocess.run(
+        [*command, *flags, str(folder / "cases.c"), "-lm", "-o", str(folder / "cases")], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+
+
+def program_text(name: str, cases: Sequence[Case]) -> tuple[str, list[CSource]]:
+    """The program of all cases, and their C."""
+    sources = []
+    for i, case in enumerate(cases):
+        on = replace(case.core, threads=case.threads, barrier=0) if case.threads > 1 else case.core
+        rules = case.rules if name == SANITIZED else replace(case.rules, choose=_in_arena(case.rules.choose))
+        sources.append(segment_source(case.graph, f"seg{i}", on, None, name == SANITIZED, rules))
+    runs = ", ".join(
+        f"{{edgec_{s.name}_run, {f'edgec_{s.name}_run_on' if case.threads > 1 else 'NULL'}}}"
+        for s, case in zip(sources, cases, strict=True)
+    )
+    return _text(sources) + _MAIN.replace("RUNS", runs).replace("PORTS", str(PORTS)), sources
+
+
+def _in_arena(choose: Choose) -> Choose:
+    """The same choice, with the buffers of GEMM in the arena however small they are."""
+
+    def chosen(call: KernelCall, on: Core) -> tuple[Variant, Schedule] | None:
+        found = choose(call, on)
+        if found is None or not found[0].name.startswith("ek_gemm_s8"):
+            return found
+        return replace(found[0], apply=lambda *given: _with_scratch(found[0].apply(*given))), found[1]
+
+    return chosen
+
+
+def _with_scratch(call: KernelCall) -> KernelCall:
+    x, w, y, params, _, *rest = call.operands
+    scratch = Scratch(call.struct("ek_gemm_s8_t").number("scratch_bytes"))
+    return replace(call, operands=(x, w, y, params, scratch, *rest))
+
+
+def _outputs(graphs: Sequence[Graph], data: bytes) -> Iterator[dict[str, Array]]:
+    """Of the graphs that are whole in what was written."""
+    at = 0
+    for graph in graphs:
+        if at + sum(v.type.nbytes for v in graph.outputs) > len(data):
+            return
+        found: dict[str, Array] = {}
+        for v in graph.outputs:
+            found[v.name] = np.frombuffer(data, v.type.np_dtype, v.type.size, at).reshape(v.type.shape)
+            at += v.type.nbytes
+        yield found
+
+
+def _text(sources: Sequence[CSource]) -> str:
+    """One file of all, that follow each other as they are: the preprocessor gives the names of each an end."""
+    text = ["#define _GNU_SOURCE\n", *(f'#include "{h}"\n' for h in sorted({h for s in sources for h in s.headers}))]
+    for source in sources:
+        names = sorted(set(_DECLARED.findall(source.text)))
+        text += [f"#define {name} {name}_of_{source.name}\n" for name in names]
+        text += [source.text, *(f"#undef {name}\n" for name in names)]
+    return "".join(text)

@@ -1,0 +1,79 @@
+"""A sample of the schedule fuzzer for each core (make schedule-fuzz runs 10,000), and what its harness sees."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import edgec.ops  # noqa: F401 (registers all operations)
+from edgec.ir import Graph, KernelCall, TensorType
+from edgec.ops.shape import Reshape
+from edgec.schedule.cores import Core
+from edgec.schedule.steps import DEFAULT
+from edgec.schedule.variant import Rules, Schedule, Variant
+from tests.harness import random_inputs
+from tests.schedule.fuzz import PLAIN, verdicts
+from tests.schedule.on import on
+from tests.schedule.runner import Case, CrashError, core_of, run
+from tests.tables.schedule_fuzz import jobs, markdown, seed_of
+
+SAMPLE = 105
+"""Seven rounds of all families."""
+
+
+@pytest.mark.parametrize("name", on())
+def test_random_schedules_of_random_layers_compute_what_the_ops_mean(name: str) -> None:
+    found = list(verdicts(name, 0, SAMPLE, seed_of(name, 7)))
+    assert [(v.number, v.what, v.used, v.why) for v in found if v.why] == []
+    assert sum(v.used != (PLAIN,) for v in found) > 0.7 * SAMPLE, "most layers have a variant"
+    assert len({function for v in found for _, function in v.used}) > 25
+
+
+def _copying(more: int, back: int = 0) -> Rules:
+    """A schedule whose copies take so many bytes too many, from so many bytes further in front."""
+
+    def choose(call: KernelCall, core: Core) -> tuple[Variant, Schedule] | None:
+        def apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
+            x, y, count = call.operands
+            assert isinstance(count, int)
+            return KernelCall.of("ek_copy", *(replace(p, offset=-back) for p in (x, y)), count + more)  # type: ignore[type-var]
+
+        return (Variant("ek_copy", "wrong", frozenset(), lambda c, o: [{}], apply), {}) if more else None
+
+    return Rules(choose, views=False)
+
+
+def _copy() -> Graph:
+    from edgec.ir import Builder
+
+    build = Builder("copy")
+    build.graph.outputs = [build.add(Reshape((7, 3)), [build.input("x", TensorType((3, 7)))], "y")]
+    return build.graph
+
+
+@pytest.mark.cc
+@pytest.mark.parametrize("wrong", [_copying(4096), _copying(4), _copying(4, 4)])
+def test_harness_sees_bytes_beside_a_tensor(wrong: Rules) -> None:
+    graph = _copy()
+    x = random_inputs(graph)
+    right = Case(graph, x, core_of("x86_64_v3"), replace(DEFAULT, views=False))
+    with pytest.raises(CrashError) as crash:
+        run("x86_64_v3", [right, replace(right, rules=wrong), right])
+    assert crash.value.at == 1
+
+
+@pytest.mark.cc
+def test_harness_runs_what_is_right() -> None:
+    graph = _copy()
+    x = random_inputs(graph)
+    (got,) = run("x86_64_v3", [Case(graph, x, core_of("x86_64_v3"), _copying(0))])
+    np.testing.assert_array_equal(got["y"], x["x"].reshape(7, 3))
+
+
+def test_cases_are_shared_by_all_cores() -> None:
+    found = list(jobs(["a", "b", "c"], 1000, 250))
+    assert found[:3] == [("a", 0, 250), ("b", 0, 250), ("c", 0, 250)]
+    assert sum(count for _, _, count in found) == 1000
+    assert "| all | 0 | 0 |" in list(markdown([]))

@@ -1,0 +1,88 @@
+"""The samples of all ops, and more at which vectors end, saturate or tie: on each core what the ops mean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import edgec.ops  # noqa: F401 (registers all operations)
+from edgec.ir import Array, Graph, OpDef, Sample, interp
+from edgec.ops.conv import Conv2D, DepthwiseConv2D
+from edgec.ops.matmul import FullyConnected
+from edgec.ops.transpose_conv import TransposeConv2D
+from edgec.schedule.cores import Core, core
+from edgec.schedule.gemm_s8.avx2 import AVX2
+from edgec.schedule.gemm_s8.dot import DOT
+from edgec.schedule.gemm_s8.panels import FAST, Requant, pack
+from edgec.schedule.gemm_s8.vnni import VNNI
+from edgec.schedule.gemm_s8.windows import Windows
+from edgec.schedule.variant import preferred
+from tests.harness import assert_agree, random_inputs, sample_graph
+from tests.schedule.on import on
+from tests.schedule.runner import core_of, run_on
+from tests.schedule.samples import edges
+
+INT8 = (Conv2D, DepthwiseConv2D, TransposeConv2D, FullyConnected)
+
+
+def _samples() -> Iterator[Sample]:
+    for kind in sorted(OpDef.registry):
+        yield from OpDef.registry[kind].samples()
+    yield from edges()
+
+
+def _is_taken(graph: Graph, on: Core) -> bool:
+    """Whether a variant computes a sample."""
+    (op,) = graph.ops
+    return op.kind != "opaque" and any(preferred(call, on) for call in op.spec.calls(op))
+
+
+def _with_inputs(sample: Sample) -> tuple[Graph, dict[str, Array]]:
+    graph = sample_graph(sample)
+    data = random_inputs(graph, len(graph.ops[0].inputs))
+    for i, arg in enumerate(sample.args):
+        if arg.data is not None and not arg.const:
+            data[f"x{i}"] = arg.data
+    return graph, data
+
+
+@pytest.mark.parametrize("name", on())
+def test_samples_agree_with_the_law(name: str) -> None:
+    pairs = [(graph, x) for graph, x in map(_with_inputs, _samples()) if _is_taken(graph, core_of(name))]
+    assert len(pairs) > 350
+    graphs, inputs = [g for g, _ in pairs], [x for _, x in pairs]
+    for graph, given, got in zip(graphs, inputs, run_on(name, graphs, inputs), strict=True):
+        assert_agree(got, interp(graph, given))
+
+
+@pytest.mark.parametrize("name", ["cortex_a53", "cortex_a76", "x86_64_v3", "x86_64_v4_vnni"])
+def test_every_int8_layer_is_taken(name: str) -> None:
+    graphs = [sample_graph(s) for op in INT8 for s in op.samples() if s.args[0].type.dtype == "int8"]
+    assert len(graphs) > 40
+    assert [str(g.ops[0].spec) for g in graphs if not _is_taken(g, core(name))] == []
+
+
+@pytest.mark.parametrize("name", ["cortex_a53", "x86_64_v3"])
+def test_no_sum_of_bytes_is_plain(name: str) -> None:
+    taken = {}
+    for sample in edges():
+        if sample.spec.kind in ("add", "sub") and sample.label.startswith(sample.spec.kind):
+            op = sample_graph(sample).ops[0]
+            (call,) = op.spec.calls(op)
+            best = preferred(call, core(name))
+            if op.output.type.shape == (256, 256):
+                taken[sample.label] = best[0].name if best else call.kernel
+    assert set(taken.values()) == {"ek_sum_s8_simd", "ek_law_s8_simd"}, taken
+    assert taken["add7none"] == "ek_sum_s8_simd"  # factors of 0.78 and 2.1
+    assert taken["add9none"] == "ek_law_s8_simd"
+
+
+def test_a_channel_that_no_input_changes_leaves_the_others_the_fast_way() -> None:
+    """One whose bias of 2^30 drowns its sums: vww96_i8 has layers with many of them."""
+    windows, w = Windows(1, 1, 4, 8, 1, 4, 2), np.full((2, 1, 1, 8), 3, np.int8)
+    q = Requant(-128, 0, -128, -128, 127, np.array([1 << 30, 1 << 30]), np.array([-7, -27]))
+    bias = np.array([100, -(1 << 30)])
+    for tiles in (DOT, VNNI, AVX2):
+        assert pack(windows, w, bias, q, tiles, tiles.tiles[-1]).finish == FAST
