@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 import edgec.ops  # noqa: F401 (registers all operations)
-from edgec.ir import Graph, KernelCall, TensorType
+from edgec.ir import Builder, Graph, KernelCall, TensorType, interp
+from edgec.ops.conv import Conv2D
 from edgec.ops.shape import Reshape
 from edgec.schedule.cores import Core
 from edgec.schedule.steps import DEFAULT
-from edgec.schedule.variant import Rules, Schedule, Variant
-from tests.harness import random_inputs
+from edgec.schedule.variant import Rules, Schedule, Variant, legal
+from tests.harness import assert_agree, random_inputs
 from tests.schedule.fuzz import PLAIN, verdicts
 from tests.schedule.on import on
 from tests.schedule.runner import Case, CrashError, core_of, run
@@ -46,8 +47,6 @@ def _copying(more: int, back: int = 0) -> Rules:
 
 
 def _copy() -> Graph:
-    from edgec.ir import Builder
-
     build = Builder("copy")
     build.graph.outputs = [build.add(Reshape((7, 3)), [build.input("x", TensorType((3, 7)))], "y")]
     return build.graph
@@ -70,6 +69,24 @@ def test_harness_runs_what_is_right() -> None:
     x = random_inputs(graph)
     (got,) = run("x86_64_v3", [Case(graph, x, core_of("x86_64_v3"), _copying(0))])
     np.testing.assert_array_equal(got["y"], x["x"].reshape(7, 3))
+
+
+@pytest.mark.cc
+def test_no_group_fetches_beyond_the_image() -> None:
+    """Found by case 81 of an x86's stream: the last group fetched as much as the first."""
+    rng, build = np.random.default_rng(0), Builder("groups")
+    w, bias = (build.const(rng.normal(size=s).astype(np.float32), "c") for s in ((99, 1, 3, 21), (99,)))
+    x = build.input("x", TensorType((2, 1, 8, 63)))
+    build.graph.outputs = [build.add(Conv2D((1, 1), (0, 2, 0, 0), (3, 1)), [x, w, bias], "y")]
+
+    def fetching(call: KernelCall, on: Core) -> tuple[Variant, Schedule]:
+        variant, schedule = legal(call, on)[0]
+        return variant, {**schedule, "touch": 3}
+
+    inputs = random_inputs(build.graph)
+    cases = [Case(build.graph, inputs, core_of("x86_64_v3"), Rules(fetching))] * 2
+    for got in run("x86_64_v3", cases):
+        assert_agree(got, interp(build.graph, inputs))
 
 
 def test_cases_are_shared_by_all_cores() -> None:

@@ -46,7 +46,8 @@ EK_SHARED void ek_patch_f32(const float *x, float *to, const ek_gemm_f32_t *p, i
 EK_SHARED void ek_gemm_f32_touch(const float *x, const float *y, const ek_gemm_f32_t *p, int y0, int i, int end) {
     const int from = EK_MAX(i * p->sw - p->pl, 0), to = EK_MIN((end - 1) * p->sw - p->pl + (p->kw - 1) * p->dw + 1, p->iw);
     EK_ROLLED for (int ky = 0, iy = y0; ky < (p->touch & 1 ? p->kh : 0); ky++, iy += p->dh)
-        if (iy >= 0 && iy < p->ih) ek_touch_f32(x + ((ptrdiff_t)iy * p->iw + from) * p->ic, (ptrdiff_t)(to - from) * p->ic);
+        if (iy >= 0 && iy < p->ih)
+            ek_touch_f32(x + ((ptrdiff_t)iy * p->iw + from) * p->ic, (ptrdiff_t)(to - from - 1) * p->ic + p->group_ic);
     if (p->touch & 2) ek_touch_f32(y + (ptrdiff_t)i * p->yx, (ptrdiff_t)(end - i - 1) * p->yx + 1);
 }
 
