@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 FIXTURES := build/venv-fixtures
 
-.PHONY: setup system demo test check lint types fast models-table partition-table stock-table cost-table pipeline-table \
+.PHONY: setup system demo test check lint types fast models-table partition-table stock-table cost-table cpu-table pipeline-table \
         bench-arm schedule-fuzz tuned bench-check bench-peers bench-host busy-check onnx-sweep faults docs fixtures clean
 
 setup: system $(STAMP)
@@ -52,6 +52,10 @@ stock-table: setup
 
 cost-table: setup
 	$(BIN)/python -m tests.tables.cost_table
+
+# The CPU times that the partitioner reckons with, from what bench-arm measured: make bench-arm ARGS='--ops all' before
+cpu-table: setup
+	$(BIN)/python -m tests.tables.cpu_table $(ARGS)
 
 # How far the model of the boards' cores is from a better one: reads ../shared, and needs llvm-19 for that one
 pipeline-table: setup
