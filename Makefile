@@ -7,8 +7,9 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 FIXTURES := build/venv-fixtures
 
-.PHONY: setup system demo test check lint types fast models-table partition-table stock-table cost-table cpu-table pipeline-table \
-        bench-arm schedule-fuzz tuned bench-check bench-peers bench-host busy-check onnx-sweep faults docs fixtures clean
+.PHONY: setup system demo test check lint types fast models-table partition-table stock-table cost-table pipeline-table \
+        cpu-table bench-arm schedule-fuzz tuned bench-check bench-peers bench-host busy-check onnx-sweep faults docs \
+        fixtures clean
 
 setup: system $(STAMP)
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from edgec_runtime.manifest import MAX_THREADS
 
 from edgec.emit.c import CSRC, CSource, segment_source
 from edgec.ir import Array, Graph, KernelCall, Scratch
@@ -29,7 +30,8 @@ PORTS = 8
 SANITIZED = "sanitized"
 """This machine with AVX2 under the address and undefined behaviour sanitizers; all constants are arrays of the C."""
 
-_ZIG = (sys.executable, "-m", "ziglang", "cc", "-static", "-fno-sanitize=all", "-DEK_GEMM_STACK=1")
+_ALL_IN_ARENA = "-DEK_GEMM_STACK=1"
+_ZIG = (sys.executable, "-m", "ziglang", "cc", "-static", "-fno-sanitize=all", "-O1", _ALL_IN_ARENA)
 _ARM, _X86 = (*_ZIG, "-target", "aarch64-linux-musl"), (*_ZIG, "-target", "x86_64-linux-musl")
 BUILDS: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
     "cortex_a53": ((*_ARM, "-mcpu=cortex_a53"), ("qemu-aarch64", "-cpu", "cortex-a53")),
@@ -37,7 +39,7 @@ BUILDS: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
     "cortex_a76": ((*_ARM, "-mcpu=cortex_a76"), ("qemu-aarch64", "-cpu", "cortex-a76")),
     "x86_64_v3": ((*_X86, "-mcpu=x86_64_v3"), ()),
     "x86_64_v4_vnni": ((*_X86, "-mcpu=x86_64_v4+avx512vnni"), ()),
-    SANITIZED: (("gcc", "-march=x86-64-v3", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"), ()),
+    SANITIZED: (("gcc", "-march=x86-64-v3", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-O1"), ()),
 }
 """The compiler of each core, and its emulator. Buffers of GEMM are not on the stack, but where guards see them."""
 
@@ -151,10 +153,21 @@ class CrashError(AssertionError):
         self.at, self.why = at, why
 
 
-def run_on(name: str, graphs: Sequence[Graph], inputs: Sequence[Mapping[str, Array]]) -> list[dict[str, Array]]:
-    """The outputs of every graph by the C that is chosen for the core of that name."""
-    on = core_of(name)
-    return run(name, [Case(g, x, on) for g, x in zip(graphs, inputs, strict=True)])
+def run_on(
+    name: str,
+    graphs: Sequence[Graph],
+    inputs: Sequence[Mapping[str, Array]],
+    parts: int = 0,
+    command: Sequence[str] = (),
+) -> list[dict[str, Array]]:
+    """The outputs of every graph by the C that is chosen for the core of that name.
+
+    parts: into so many every call that can be is split; 0: by code for one thread. command: a compiler and its flags
+    in place of those of BUILDS.
+    """
+    threads, on = MAX_THREADS if parts else 1, core_of(name)
+    cases = [Case(g, x, on, DEFAULT, threads, max(1, parts)) for g, x in zip(graphs, inputs, strict=True)]
+    return run(name, cases, command)
 
 
 def core_of(name: str) -> Core:
@@ -162,10 +175,11 @@ def core_of(name: str) -> Core:
     return core("x86_64_v3" if name == SANITIZED else name)
 
 
-def run(name: str, cases: Sequence[Case]) -> list[dict[str, Array]]:
-    """The outputs of every case by a program for a name of BUILDS."""
-    text, sources = program_text(name, cases)
-    folder = build(name, text)
+def run(name: str, cases: Sequence[Case], command: Sequence[str] = ()) -> list[dict[str, Array]]:
+    """The outputs of every case by a program for a name of BUILDS, perhaps by another compiler."""
+    command = command or BUILDS[name][0]
+    text, sources = program_text(name, cases, _ALL_IN_ARENA in command)
+    folder = build(command, text)
     data = bytearray(struct.pack("<i", len(cases)))
     for i, (case, source) in enumerate(zip(cases, sources, strict=True)):
         graph, weights = case.graph, source.weights.data
@@ -191,26 +205,26 @@ def start(name: str, folder: Path, data: bytes = b"") -> subprocess.CompletedPro
     return subprocess.run(command, input=data, env=environment, capture_output=True, timeout=1200)
 
 
-def build(name: str, text: str) -> Path:
-    """The folder with the program `cases` of a C text."""
-    return builds.once(name + text, lambda into: _build(text, into, BUILDS[name][0]))
+def build(command: Sequence[str], text: str) -> Path:
+    """The folder with the program `cases` of a C text, by a compiler with these flags."""
+    return builds.once(" ".join(command) + text, lambda into: _build(text, into, command))
 
 
 def _build(text: str, folder: Path, command: Sequence[str]) -> None:
     (folder / "cases.c").write_text(text)
-    flags = ["-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-Wno-unused-function", "-ffp-contract=off", f"-I{CSRC}"]
+    flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-Wno-unused-function", "-ffp-contract=off", f"-I{CSRC}"]
     done = subprocess.run(
         [*command, *flags, str(folder / "cases.c"), "-lm", "-o", str(folder / "cases")], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr[-4000:]
 
 
-def program_text(name: str, cases: Sequence[Case]) -> tuple[str, list[CSource]]:
-    """The program of all cases, and their C."""
+def program_text(name: str, cases: Sequence[Case], in_arena: bool = False) -> tuple[str, list[CSource]]:
+    """The program of all cases, and their C. in_arena: buffers of GEMM, however small they are."""
     sources = []
     for i, case in enumerate(cases):
         on = replace(case.core, threads=case.threads, barrier=0) if case.threads > 1 else case.core
-        rules = case.rules if name == SANITIZED else replace(case.rules, choose=_in_arena(case.rules.choose))
+        rules = replace(case.rules, choose=_in_arena(case.rules.choose)) if in_arena else case.rules
         sources.append(segment_source(case.graph, f"seg{i}", on, None, name == SANITIZED, rules))
     runs = ", ".join(
         f"{{edgec_{s.name}_run, {f'edgec_{s.name}_run_on' if case.threads > 1 else 'NULL'}}}"

@@ -16,7 +16,8 @@ from edgec.schedule import steps
 from edgec.schedule.cores import core
 from edgec.schedule.variant import Rules
 from tests.harness import assert_agree, random_inputs
-from tests.schedule.segments import BUILDS, run_on
+from tests.schedule.on import WIDTHS, on
+from tests.schedule.runner import run_on
 
 BANDS = "ek_row_bands_f32_simd"
 CASES = (
@@ -62,9 +63,7 @@ def _small_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.arm if "cortex" in n else pytest.mark.cc) for n in BUILDS]
-)
+@pytest.mark.parametrize("name", on(*WIDTHS))
 @pytest.mark.parametrize("parts", [0, 3])
 def test_bands_compute_what_the_layers_do(name: str, parts: int, monkeypatch: pytest.MonkeyPatch) -> None:
     _small_cache(monkeypatch)

@@ -14,7 +14,7 @@ from edgec.schedule.cores import core
 from edgec.schedule.variant import preferred
 from edgec.toolchain.cc import CODE_FLAGS
 from tests.harness import X86, assert_agree, has, random_inputs
-from tests.schedule.segments import run_built
+from tests.schedule.runner import run_on
 from tests.schedule.test_parts import graphs_with_c
 
 _ZIG = (sys.executable, "-m", "ziglang", "cc", "-static", "-fno-sanitize=all", "-target")
@@ -72,5 +72,5 @@ def test_gcc_and_clang_take_all_variants(name: str) -> None:
     want = [interp(g, given) for g, given in zip(graphs, inputs, strict=True)]
     for compiler, level in ((gcc, "-O3"), (clang, "-O2")):
         flags = (*CODE_FLAGS, *core(name).flags, level)
-        for got, right in zip(run_built(name, graphs, inputs, compiler, flags=flags), want, strict=True):
+        for got, right in zip(run_on(name, graphs, inputs, command=(*compiler, *flags)), want, strict=True):
             assert_agree(got, right)

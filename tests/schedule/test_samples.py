@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from edgec.ops.transpose_conv import TransposeConv2D
 from edgec.schedule.cores import Core, core
 from edgec.schedule.gemm_s8.avx2 import AVX2
 from edgec.schedule.gemm_s8.dot import DOT
+from edgec.schedule.gemm_s8.neon import LANES
 from edgec.schedule.gemm_s8.panels import FAST, Requant, pack
 from edgec.schedule.gemm_s8.vnni import VNNI
 from edgec.schedule.gemm_s8.windows import Windows
@@ -86,3 +88,20 @@ def test_a_channel_that_no_input_changes_leaves_the_others_the_fast_way() -> Non
     bias = np.array([100, -(1 << 30)])
     for tiles in (DOT, VNNI, AVX2):
         assert pack(windows, w, bias, q, tiles, tiles.tiles[-1]).finish == FAST
+
+
+def test_short_windows_have_channels_along_lanes() -> None:
+    """Those that pieces of 16 elements fit badly, the more so with a zero point."""
+    plain = Requant(0, 0, -128, -128, 127)
+    a53, a72 = core("cortex_a53"), core("cortex_a72")
+
+    def takes(depth: int, on: Core, q: Requant = plain) -> bool:
+        return LANES.takes(Windows(1, 8, 8, depth, 8, 8, 16), q, on)
+
+    assert [k for k in (8, 16, 24, 32, 64, 96, 128) if takes(k, a53)] == [8, 24, 32, 64, 96]
+    assert [k for k in (8, 16, 24, 32, 64, 96) if takes(k, a53, replace(plain, w_zero=3))] == [8, 16, 24, 32, 64]
+    assert not takes(8, a72)
+    assert takes(8, a72, replace(plain, w_zero=3))
+    first = Windows(1, 9, 9, 3, 4, 4, 8, 3, 3, 2, 2)
+    assert LANES.takes(first, plain, a53)  # its windows are gathered
+    assert not LANES.takes(replace(first, ic=16), plain, a53)

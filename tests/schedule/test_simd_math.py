@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.schedule.on import on
-from tests.schedule.runner import build, start
+from tests.schedule.runner import BUILDS, build, start
 
 MATH = """
 #include "simd/ek_unary_simd.h"
@@ -46,7 +46,7 @@ def test_functions_of_floats_keep_their_bounds(name: str) -> None:
     x = x[: len(x) // 16 * 16]
     tried = "".join(f"EK_TRIED(try_{f}, ek_vf_{f}(v))\n" for f in BOUNDS)
     main = MAIN.format(n=x.size, functions=", ".join(f"try_{f}" for f in BOUNDS))
-    done = start(name, build(name, MATH + tried + main), x.tobytes())
+    done = start(name, build(BUILDS[name][0], MATH + tried + main), x.tobytes())
     assert done.returncode == 0, done.stderr
     y = np.frombuffer(done.stdout, np.float32).reshape(len(BOUNDS), -1)
     for got, (f, (exact, low, high, bound)) in zip(y, BOUNDS.items(), strict=True):
