@@ -42,8 +42,8 @@ class _Part:
 def in_bands(graph: Graph, steps: Sequence[Step], core: Core, where: Places) -> list[Step]:
     """Join scheduled steps of 1x1 → depthwise → 1x1 convolutions, or two of them, to one step each.
 
-    Where what lies between them is more than the core's second cache keeps, has no other reader, and no more bytes live
-    then.
+    Where what lies between them is more than the core's second cache keeps, but a band and the weights are less, it has
+    no other reader, and no more bytes live then.
     """
     return _Bands(graph, steps, core, where).result
 
@@ -77,8 +77,10 @@ class _Bands:
             parts = [x for x in (first, (step, dw), last) if x is not None]
             between = sum(part.y.value.type.nbytes for _, part in parts[:-1])
             weights = sum(c.array.nbytes for _, part in parts for c in part.constants if isinstance(c, Table))
-            if between > self.core.l2 // 2 and weights <= self.core.l2 // 2:
-                joined = self._joined([s for s, _ in parts], _call(first and first[1], dw, last and last[1], self.core))
+            call = _call(first and first[1], dw, last and last[1], self.core)
+            scratch = sum(x.nbytes for x in call.operands if isinstance(x, Scratch))
+            if between > self.core.l2 // 2 and weights + scratch <= self.core.l2 // 2:
+                joined = self._joined([s for s, _ in parts], call)
                 if self._peak(joined) <= self._peak(self.result):
                     self.result = joined
                     return
@@ -140,10 +142,15 @@ def _call(before: _Part | None, dw: _Part, after: _Part | None, core: Core) -> K
     kept, between = floats(rows)
     patches = (x.p.number("tile") * x.p.number("ic") for x in (before, after) if x)
     nbytes = aligned(4 * (kept + between + max(number("c"), *patches, 0)))
+    around = {
+        name: value
+        for prefix, part in (("before.", before), ("after.", after))
+        if part
+        for name, value in part.fields(prefix).items()
+    }
     p = Struct(
-        "ek_row_bands_f32_t", **(before.fields("before.") if before else {}), **(after.fields("after.") if after else {}),
-        **dw.fields(""), rows=rows, kept=kept, between=between, scratch_bytes=nbytes,
-    )  # fmt: skip
+        "ek_row_bands_f32_t", **around, **dw.fields(""), rows=rows, kept=kept, between=between, scratch_bytes=nbytes
+    )
     last = after or dw
     return KernelCall(
         "ek_row_bands_f32_simd", ((before or dw).x, last.added or 0, last.y, Scratch(nbytes), p, PART, PARTS)

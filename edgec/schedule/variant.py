@@ -78,8 +78,8 @@ Choose = Callable[[KernelCall, Core], tuple[Variant, Schedule] | None]
 
 @dataclass(frozen=True)
 class Rules:
-    """What a schedule may do. fusion: whether calls that follow another are done with it; views: values in others; bands:
-    convolutions a few rows at a time."""
+    """What a schedule may do. fusion: whether calls that follow another are done with it; views: values in others;
+    bands: convolutions a few rows at a time."""
 
     choose: Choose = choice
     fusion: bool = True

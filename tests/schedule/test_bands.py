@@ -12,7 +12,7 @@ from edgec.ir import Builder, Graph, TensorType, Value, interp
 from edgec.ops.activation import Clamp
 from edgec.ops.binary import Add
 from edgec.ops.conv import Conv2D, DepthwiseConv2D
-from edgec.schedule import steps
+from edgec.schedule.bands import in_bands
 from edgec.schedule.cores import core
 from edgec.schedule.variant import Rules
 from tests.harness import assert_agree, random_inputs
@@ -24,11 +24,11 @@ CASES = (
     # image, kernel, stride, pads, dilation, expanded channels, channels after (0: no such convolution), residual add
     ((1, 19, 17, 8), 3, 1, (1, 1, 1, 1), 1, 48, 8, True),
     ((2, 13, 18, 8), 3, 2, (0, 1, 0, 1), 1, 36, 24, False),
-    ((1, 23, 21, 6), 3, 1, (2, 2, 2, 2), 2, 40, 6, True),
-    ((1, 9, 16, 12), 5, 2, (2, 2, 2, 2), 1, 72, 16, False),
+    ((1, 23, 21, 6), 3, 1, (2, 2, 2, 2), 2, 20, 6, True),
+    ((1, 17, 16, 12), 5, 2, (2, 2, 2, 2), 1, 36, 16, False),
     ((1, 27, 15, 16), 3, 1, (1, 1, 1, 1), 1, 64, 0, False),
     ((1, 30, 12, 40), 3, 1, (1, 1, 1, 1), 1, 0, 24, False),
-    ((1, 21, 13, 8), 3, 1, (6, 6, 6, 6), 6, 64, 8, True),
+    ((1, 60, 5, 8), 3, 1, (6, 6, 6, 6), 6, 16, 8, True),
     ((1, 11, 17, 8), 2, 1, (3, 0, 1, 0), 1, 64, 0, False),
 )
 
@@ -57,9 +57,9 @@ def _graph(case: tuple[tuple[int, ...], int, int, tuple[int, ...], int, int, int
 
 def _small_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every core have a second cache so small that bands are worth it for small images."""
-    real = steps.in_bands
     monkeypatch.setattr(
-        steps, "in_bands", lambda graph, made, on, where: real(graph, made, replace(on, l2=48 << 10), where)
+        "edgec.schedule.steps.in_bands",
+        lambda graph, made, on, where: in_bands(graph, made, replace(on, l2=64 << 10), where),
     )
 
 
@@ -94,4 +94,10 @@ def test_a_result_that_others_read_is_kept(monkeypatch: pytest.MonkeyPatch) -> N
     _small_cache(monkeypatch)
     graph = _graph(CASES[5])
     graph.outputs.append(next(v for op in graph.ops for v in op.outputs if v.name == "deep"))
+    assert BANDS not in segment_source(graph, "seg", core("cortex_a72")).text
+
+
+def test_bands_larger_than_the_cache_gain_nothing() -> None:
+    """Taps four rows apart keep 16 rows of 33 x 480 floats."""
+    graph = _graph(((1, 33, 33, 80), 3, 1, (4, 4, 4, 4), 4, 480, 80, False))
     assert BANDS not in segment_source(graph, "seg", core("cortex_a72")).text
