@@ -243,12 +243,38 @@ class Writer:
                 return self.scratch(x.nbytes * self._parts)
             case Share():
                 return x.alone if self._parts == 1 else x.shared
-            case Struct():  # constant after inlining
-                fields = (f".{k} = {self._operand(v)}" for k, v in x.fields.items())
-                return f"&(const {x.ctype}){{{', '.join(fields)}}}"
+            case Struct():
+                return self._struct(x)
             case list() | tuple():
                 return "{" + ", ".join(self._operand(v) for v in x) + "}"
         return _literal(x)
+
+    def _struct(self, x: Struct) -> str:
+        """A constant where all is known when the program is linked: code that fills it in at each call takes three
+        times the room, and compilers see through both."""
+        fields = ", ".join(f".{k} = {self._operand(v)}" for k, v in x.fields.items())
+        if not self._known_to_linkers(x):
+            return f"&(const {x.ctype}){{{fields}}}"
+        key = (x.ctype, fields.encode())
+        if key not in self._known:
+            name = unique(f"p{self._index}", self._names.__contains__)
+            self._names.add(name)
+            self.constants.append(f"static const {x.ctype} {name} = {{{fields}}};\n\n")
+            self._known[key] = name
+        return f"&{self._known[key]}"
+
+    def _known_to_linkers(self, x: object) -> bool:
+        """Whether an operand's expression may initialize a constant of C."""
+        match x:
+            case Pointer() | Scratch() | Share():
+                return False
+            case Table():
+                return self.const(x.array, x.hint).isidentifier()
+            case Struct():
+                return all(map(self._known_to_linkers, x.fields.values()))
+            case list() | tuple():
+                return all(map(self._known_to_linkers, x))
+        return True
 
     def ptr(self, x: Pointer) -> str:
         """Constants by name, inputs and outputs from the caller's tables, the rest in the arena."""

@@ -15,6 +15,8 @@ static const int32_t b0[8] = {
     9, 7, 38, -41, -23, -11, 41, -43,
 };
 
+static const ek_conv2d_t p0 = {.n = 1, .ih = 4, .iw = 4, .ic = 8, .oh = 4, .ow = 4, .oc = 8, .kh = 3, .kw = 3, .sh = 1, .sw = 1, .dh = 1, .dw = 1, .pt = 1, .pl = 1, .group_ic = 8};
+
 static const int32_t m0[8] = {
     1374389504, 1767072256, 1079877504, 1276218880, 1472560256, 1668901632, 1865242880, 2061584256,
 };
@@ -23,14 +25,20 @@ static const int32_t s0[8] = {
     -6, -6, -5, -5, -5, -5, -5, -5,
 };
 
+static const ek_requant_t p0_1 = {.x_zero = 3, .w_zero = 0, .y_zero = 3, .low = 3, .high = 127, .multiplier = m0, .shift = s0};
+
+static const ek_nd_t p1 = {.dim = {1, 1, 1, 1, 1, 128}, .a = {0, 0, 0, 0, 0, 1}, .b = {0, 0, 0, 0, 0, 1}};
+
+static const ek_add_t p1_1 = {.a_zero = 3, .b_zero = 3, .y_zero = -1, .low = -128, .high = 127, .a_mul = 1073741824, .a_shift = 0, .b_mul = 1073741824, .b_shift = 0, .y_mul = 1533916908, .y_shift = -19};
+
 EK_OP void op0_conv2d(unsigned char *m, const unsigned char *restrict w, const void *const *in, void *const *out) { /* block/conv */
     (void)m, (void)w, (void)in, (void)out;
-    ek_conv2d_s8(((const int8_t *)in[0]), ((const int8_t *)(w + w0)), b0, ((int8_t *)(m + at_conv)), &(const ek_conv2d_t){.n = 1, .ih = 4, .iw = 4, .ic = 8, .oh = 4, .ow = 4, .oc = 8, .kh = 3, .kw = 3, .sh = 1, .sw = 1, .dh = 1, .dw = 1, .pt = 1, .pl = 1, .group_ic = 8}, &(const ek_requant_t){.x_zero = 3, .w_zero = 0, .y_zero = 3, .low = 3, .high = 127, .multiplier = m0, .shift = s0});
+    ek_conv2d_s8(((const int8_t *)in[0]), ((const int8_t *)(w + w0)), b0, ((int8_t *)(m + at_conv)), &p0, &p0_1);
 }
 
 EK_OP void op1_add(unsigned char *m, const unsigned char *restrict w, const void *const *in, void *const *out) { /* block/add */
     (void)m, (void)w, (void)in, (void)out;
-    ek_add_s8(((int8_t *)(m + at_conv)), ((const int8_t *)in[0]), ((int8_t *)out[0]), &(const ek_nd_t){.dim = {1, 1, 1, 1, 1, 128}, .a = {0, 0, 0, 0, 0, 1}, .b = {0, 0, 0, 0, 0, 1}}, &(const ek_add_t){.a_zero = 3, .b_zero = 3, .y_zero = -1, .low = -128, .high = 127, .a_mul = 1073741824, .a_shift = 0, .b_mul = 1073741824, .b_shift = 0, .y_mul = 1533916908, .y_shift = -19});
+    ek_add_s8(((int8_t *)(m + at_conv)), ((const int8_t *)in[0]), ((int8_t *)out[0]), &p1, &p1_1);
 }
 
 EK_API int edgec_seg0_run(void *memory, const void *weights, const void *const *in, void *const *out);

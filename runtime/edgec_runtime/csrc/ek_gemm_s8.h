@@ -72,14 +72,14 @@ EK_SHARED void ek_gemm_s8_finish(const int32_t *sums, int rows, const unsigned c
                                  const ek_gemm_s8_t *p) {
     const int32_t *multiplier = (const int32_t *)(const void *)panel + p->nr, *shift = multiplier + p->nr;
     const double *scale = (const void *)multiplier;
-    for (int r = 0; r < rows; r++, sums += p->nr, y += p->y_step)
+    EK_NO_UNROLL for (int r = 0; r < rows; r++, sums += p->nr, y += p->y_step)
         if (p->finish == EK_GEMM_SCALE)
-            for (int c = 0; c < channels; c++) {
+            EK_NO_UNROLL for (int c = 0; c < channels; c++) {
                 const double v = round((double)sums[c] * scale[c]) + p->y_zero;
                 y[c] = (int8_t)EK_CLAMP(v, p->low, p->high);
             }
         else
-            for (int c = 0; c < channels; c++) {
+            EK_NO_UNROLL for (int c = 0; c < channels; c++) {
                 const int32_t v = ek_multiply(sums[c], multiplier[c], shift[c]) + p->y_zero;
                 y[c] = (int8_t)EK_CLAMP(v, p->low, p->high);
             }
@@ -92,7 +92,7 @@ EK_SHARED void ek_gemm_s8_fill(unsigned char *to, ptrdiff_t n, const ek_gemm_s8_
     if (!load)
         memset(to, p->x_zero, (size_t)n);
     else
-        for (ptrdiff_t i = 0; i < n; i += 64) load(to + i * p->element, zeros, EK_MIN(n - i, 64));
+        EK_NO_UNROLL for (ptrdiff_t i = 0; i < n; i += 64) load(to + i * p->element, zeros, EK_MIN(n - i, 64));
 }
 
 /* The buffers of one part: pointers of a band, image row held by each slot, a row of padding, slots, gathered rows. */
@@ -110,7 +110,7 @@ EK_KERNEL ek_gemm_s8_buffers_t ek_gemm_s8_start(unsigned char *scratch, const ek
     b.zeros = (unsigned char *)(b.held + (p->slots + 15) / 16 * 16);
     b.slot = b.zeros + p->slot_bytes;
     b.gathered = b.slot + (ptrdiff_t)p->slots * p->slot_bytes;
-    for (int i = 0; i < p->slots; i++) b.held[i] = -1;
+    EK_NO_UNROLL for (int i = 0; i < p->slots; i++) b.held[i] = -1;
     if (p->slots) ek_gemm_s8_fill(b.zeros, (ptrdiff_t)(p->slots + 1) * (p->slot_bytes / p->element), p, load);
     return b;
 }
@@ -146,14 +146,14 @@ EK_KERNEL const int8_t *ek_gemm_s8_gather(const int8_t *const *lines, unsigned c
     const ptrdiff_t next = p->gather, step = p->x_step, run = p->gather_run;
     if (p->kh == 3) {
         const int8_t *c = lines[2];
-        for (int i = 0; i < windows; i++, to += next, a += step, b += step, c += step) {
+        EK_NO_UNROLL for (int i = 0; i < windows; i++, to += next, a += step, b += step, c += step) {
             memcpy(to, a, 16);
             memcpy(to + run, b, 16);
             memcpy(to + 2 * run, c, 16);
         }
     } else {
-        for (ptrdiff_t i = 0; i < windows; i++, to += next)
-            for (int ky = 0; ky < p->kh; ky++) memcpy(to + ky * run, lines[ky] + i * step, 16);
+        EK_NO_UNROLL for (ptrdiff_t i = 0; i < windows; i++, to += next)
+            EK_NO_UNROLL for (int ky = 0; ky < p->kh; ky++) memcpy(to + ky * run, lines[ky] + i * step, 16);
     }
     return first;
 }
@@ -161,7 +161,7 @@ EK_KERNEL const int8_t *ek_gemm_s8_gather(const int8_t *const *lines, unsigned c
 /* Reads a byte of each cache line, one after the other, as prefetchers like it: panels write a few bytes of a line
  * each, a pixel further each time. */
 EK_KERNEL void ek_gemm_s8_touch(const int8_t *y, ptrdiff_t bytes) {
-    for (ptrdiff_t i = 0; i <= bytes; i += 64) (void)*(const volatile int8_t *)(y + i);
+    EK_NO_UNROLL for (ptrdiff_t i = 0; i <= bytes; i += 64) (void)*(const volatile int8_t *)(y + i);
 }
 
 /* All panels of [panel, past) over a block: rows of windows from `first`, each with its pointers. */
@@ -202,10 +202,10 @@ EK_SHARED void ek_gemm_s8_phase(const int8_t *x, const unsigned char *w, int8_t 
         const int windows = EK_MIN(p->ow, p->windows - top * p->ow);
         const int8_t **tap = b.taps;
         for (int r = 0; r < rows; r++) {
-            for (int ky = 0; ky < p->kh; ky++) {
+            EK_NO_UNROLL for (int ky = 0; ky < p->kh; ky++) {
                 const int iy = (top + r) * p->sh - p->pt + ky * p->dh;
                 const int8_t *line = ek_gemm_s8_line(x, image, iy, windows, p, load, &b);
-                for (int kx = 0; kx < per_row; kx++) tap[ky * per_row + kx] = line + kx * p->tap_bytes;
+                EK_NO_UNROLL for (int kx = 0; kx < per_row; kx++) tap[ky * per_row + kx] = line + kx * p->tap_bytes;
             }
             if (p->gather) *tap = ek_gemm_s8_gather(tap, b.gathered + (ptrdiff_t)r * p->gather_bytes, windows, p);
             tap += p->taps;
