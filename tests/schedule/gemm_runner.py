@@ -50,10 +50,12 @@ int main(void) {
         if (fread(&p, sizeof p, 1, stdin) != 1) exit(6);
         const int8_t *x = (const int8_t *)input((size_t)nx);
         const unsigned char *w = input((size_t)nw);
-        unsigned char *y = guarded((size_t)ny), *scratch = guarded((size_t)p.scratch_bytes * (size_t)parts);
+        unsigned char *y = guarded((size_t)ny), *scratch = guarded((size_t)p.scratch_bytes);
         memset(y, 77, (size_t)ny);
-        memset(scratch, 88, (size_t)p.scratch_bytes * (size_t)parts);
-        for (int part = parts - 1; part >= 0; part--) entries[entry](x, w, (int8_t *)y, &p, scratch, part, parts);
+        for (int part = parts - 1; part >= 0; part--) {
+            memset(scratch, 88, (size_t)p.scratch_bytes);
+            entries[entry](x, w, (int8_t *)y, &p, scratch, part, parts);
+        }
         if (fwrite(y, 1, (size_t)ny, stdout) != (size_t)ny) exit(7);
     }
     return 0;
@@ -80,9 +82,7 @@ def program(header: str, entries: Sequence[str], folder: Path, command: Sequence
     """The program of all entries of a header, compiled by a command."""
     source, out = folder / "cases.c", folder / "cases"
     source.write_text(f'#define _GNU_SOURCE\n#include "{header}"\n{MAIN.replace("ENTRIES", ", ".join(entries))}')
-    # no buffers on the stack: they too shall end where nobody may touch
     flags = [
-        "-DEK_GEMM_STACK=1",
         "-std=c11",
         "-O2",
         "-Wall",

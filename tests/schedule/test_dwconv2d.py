@@ -47,9 +47,12 @@ int main(void) {
         }
         cases[c].law(x, z);
         for (int parts = 1; parts < 4; parts++) {
-            unsigned char *m = guarded((size_t)(scratch * parts));
-            memset(y, 77, (size_t)ny), memset(m, 88, (size_t)(scratch * parts));
-            for (int part = parts - 1; part >= 0; part--) cases[c].fast(x, y, m, part, parts);
+            unsigned char *m = guarded((size_t)scratch);
+            memset(y, 77, (size_t)ny);
+            for (int part = parts - 1; part >= 0; part--) {
+                memset(m, 88, (size_t)scratch);
+                cases[c].fast(x, y, m, part, parts);
+            }
             if (memcmp(y, z, (size_t)ny)) printf("case %d in %d parts\n", c, parts);
         }
         free(z);
@@ -141,7 +144,7 @@ def program(calls: list[KernelCall], variant: Variant, on: str, rng: np.random.G
         fast = variant.apply(
             call, core(on), {"columns": int(rng.choice([1, 3, 5]))} if rng.random() < 0.5 else found[0]
         )
-        (scratch,) = (x.nbytes for x in fast.operands if isinstance(x, Scratch))
+        (scratch,) = (-(-x.nbytes // 64) * 64 for x in fast.operands if isinstance(x, Scratch))
         bodies.append(text.function(f"law{i}", call, "law", "const int8_t *x, int8_t *y", ""))
         parameters = "const int8_t *x, int8_t *y, void *m, int part, int parts"
         bodies.append(text.function(f"fast{i}", fast, fast.kernel, parameters, ", part, parts"))

@@ -61,7 +61,7 @@ def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
     assert w is not None
     assert bias is not None
     lanes = core.vector // 4
-    scratch = -(-4 * c.patch(walk.tile, walk.block) // 64) * 64
+    patch = 4 * c.patch(walk.tile, walk.block)
     if call.kernel == "ek_transpose_conv2d_f32":
         t = call.struct("ek_transpose_conv2d_t")
         stride, pads = (t.number("sh"), t.number("sw")), (t.number("pt"), t.number("pl"))
@@ -72,14 +72,14 @@ def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
         packed, shape, name = pack(w, c.groups, lanes), asdict(c), "ek_gemm_f32_simd"
     pitch = done.pitch or c.oc
     apart = {"yx": pitch, "yy": shape["ow"] * pitch, "yn": shape["oh"] * shape["ow"] * pitch}
-    p = Struct("ek_gemm_f32_t", **shape, **apart, **asdict(walk), scratch_bytes=scratch, **done.fields())
+    p = Struct("ek_gemm_f32_t", **shape, **apart, **asdict(walk), **done.fields())
     slope = 0 if done.slope is None else Table(pad_channels(done.slope, c.groups, lanes), "s")
     tail = 1 if 0 < c.oc // c.groups % (2 * lanes) <= lanes else 2
     return KernelCall(
         name,
         (
             call.operands[0], Table(packed, "w"), Table(pad_channels(bias, c.groups, lanes), "b"), slope,
-            done.added or 0, done.y, Scratch(scratch) if scratch else 0, p,
+            done.added or 0, done.y, Scratch(patch) if patch else 0, p,
             f"ek_tile_f32_{walk.tile}x2", f"ek_tile_f32_{walk.tile}x{tail}", 0, 1,
         ),
     )  # fmt: skip

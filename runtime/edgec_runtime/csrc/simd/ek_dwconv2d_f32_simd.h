@@ -16,7 +16,6 @@ typedef struct {
     int pt, pl;                 /* padding at the top and left */
     int apart_y, apart_x;       /* between the results of a tile: the dilation, 1 for a stride */
     int rows, cols;             /* inputs of a tile */
-    int scratch_bytes;          /* of one part: c zeros */
     int run;                    /* tiles of a row that meet one vector of weights after the other */
     int touch;                  /* whether rows are fetched first: image and result are beyond the cache */
     int todo;                   /* EK_DO_* */
@@ -250,11 +249,10 @@ EK_SHARED void ek_dwconv2d_f32_touch(const float *x, const float *y, const ek_dw
         if (oy + o * p->apart_y < p->oh) ek_touch_f32(y + (oy + o * p->apart_y) * out, out - p->yx + p->c);
 }
 
-/* added: null, or as y. Threads share the rows of tiles. */
+/* added: null, or as y. zeros: room for c, of this part alone. Threads share the rows of tiles. */
 EK_SHARED void ek_dwconv2d_f32_simd(const float *x, const float *w, const float *bias, const float *slope,
-                                    const float *added, float *y, void *scratch, const ek_dwconv2d_f32_t *p,
+                                    const float *added, float *y, float *zeros, const ek_dwconv2d_f32_t *p,
                                     ek_dwtile_f32_fn *tile, int part, int parts) {
-    float *zeros = (void *)((char *)scratch + (ptrdiff_t)part * p->scratch_bytes);
     const int bands = (p->oh + EK_DW_ROWS * p->apart_y - 1) / (EK_DW_ROWS * p->apart_y) * p->apart_y;
     const ek_share_t share = ek_share(p->n * bands, 1, part, parts);
     memset(zeros, 0, (size_t)p->c * sizeof(float));
