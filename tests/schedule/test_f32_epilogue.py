@@ -10,13 +10,13 @@ import pytest
 
 from edgec.emit.c import segment_source
 from edgec.ir import Builder, Graph, OpDef, TensorType, Value, interp
-from edgec.ops.activation import Clamp, LeakyRelu
-from edgec.ops.binary import Add
+from edgec.ops.activation import Clamp, Elu, Gelu, HardSigmoid, LeakyRelu
+from edgec.ops.binary import Add, Mul
 from edgec.ops.conv import Conv2D, DepthwiseConv2D
 from edgec.ops.matmul import FullyConnected
 from edgec.ops.prelu import PRelu
 from edgec.ops.transpose_conv import TransposeConv2D
-from edgec.ops.unary import HardSwish, Relu
+from edgec.ops.unary import HardSwish, Logistic, Relu, Tanh
 from edgec.schedule.cores import core
 from edgec.schedule.variant import legal
 from tests.harness import assert_agree, random_inputs
@@ -32,7 +32,11 @@ LAYERS: Sequence[tuple[OpDef, tuple[int, ...], tuple[int, ...], int]] = (
     (TransposeConv2D((2, 2), (0, 1, 0, 1)), IMAGE, (17, 3, 3, 20), 17),
     (FullyConnected(), (5, 20), (19, 20), 19),
 )
-CHAINS = ("add", "add relu", "prelu", "add prelu", "hard_swish", "add hard_swish", "leaky", "clamp", "relu add clamp")
+CHAINS = (
+    "add", "add relu", "prelu", "add prelu", "hard_swish", "add hard_swish", "leaky", "clamp", "relu add clamp",
+    "silu", "add silu", "logistic", "clamp tanh", "gelu", "elu", "hard_gate",
+)  # fmt: skip
+GATES = {"silu": Logistic(), "hard_gate": HardSigmoid(1 / 6, 0.5)}
 
 
 def _graph(layer: tuple[OpDef, tuple[int, ...], tuple[int, ...], int], chain: str) -> Graph:
@@ -52,8 +56,15 @@ def _graph(layer: tuple[OpDef, tuple[int, ...], tuple[int, ...], int], chain: st
             "hard_swish": (HardSwish(), [y]),
             "leaky": (LeakyRelu(0.3), [y]),
             "clamp": (Clamp(-0.5, 2.0), [y]),
+            "logistic": (Logistic(), [y]),
+            "tanh": (Tanh(), [y]),
+            "gelu": (Gelu(), [y]),
+            "elu": (Elu(0.7), [y]),
         }
-        y = build.add(*specs[name], f"y{i}")
+        if name in GATES:
+            y = build.add(Mul(), [y, build.add(GATES[name], [y], f"gate{i}")], f"y{i}")
+        else:
+            y = build.add(*specs[name], f"y{i}")
     build.graph.outputs = [y]
     return build.graph
 
@@ -72,7 +83,7 @@ def test_what_follows_is_done_on_the_sums(name: str) -> None:
 
 
 def test_what_the_kernels_cannot_do_at_once_is_refused() -> None:
-    for chain in ("prelu add", "hard_swish relu", "add add", "prelu prelu"):
+    for chain in ("prelu add", "hard_swish relu", "add add", "prelu prelu", "tanh add", "logistic relu", "tanh gelu"):
         graph = _graph(LAYERS[0], chain)
         first, *then = (call for op in graph.ops for call in op.spec.calls(op))
         assert legal(replace(first, then=tuple(then)), core("cortex_a72")) == []

@@ -5,6 +5,7 @@
  * before it; fewer channels than lanes are one vector, with the weights, bias and slopes of all lanes. */
 #ifndef EK_DWCONV2D_F32_SIMD_H
 #define EK_DWCONV2D_F32_SIMD_H
+#include "ek_after_f32_simd.h"
 #include "ek_tile_f32_simd.h"
 
 enum { EK_DW_ROWS = 2, EK_DW_COLS = 4, EK_DW_RESULTS = EK_DW_ROWS * EK_DW_COLS, EK_DW_INPUTS = 256 };
@@ -20,6 +21,8 @@ typedef struct {
     int touch;                  /* whether rows are fetched first: image and result are beyond the cache */
     int todo;                   /* EK_DO_* */
     float low, high, low_sum, high_sum;
+    ek_after_f32_fn *after;     /* what follows all that, or null */
+    ek_coef_t coef;             /* of it */
 } ek_dwconv2d_f32_t;
 
 /* One tile: inputs where they lie, or one by one where the tile touches the border. All results are stored, the second
@@ -275,6 +278,8 @@ EK_SHARED void ek_dwconv2d_f32_simd(const float *x, const float *w, const float 
                                      EK_MIN(ox, last), count);
             }
         }
+        EK_ROLLED for (int row = oy; p->after && row < EK_MIN(oy + EK_DW_ROWS * p->apart_y, p->oh); row += p->apart_y)
+            ek_after_f32(p->after, py + (ptrdiff_t)row * p->ow * p->yx, p->yx, p->ow, p->c, &p->coef);
     }
 }
 

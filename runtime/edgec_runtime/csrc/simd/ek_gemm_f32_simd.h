@@ -4,6 +4,7 @@
  * scratch. Threads share the blocks of windows, or the panels of channels. */
 #ifndef EK_GEMM_F32_SIMD_H
 #define EK_GEMM_F32_SIMD_H
+#include "ek_after_f32_simd.h"
 #include "ek_tile_f32_simd.h"
 
 typedef struct {
@@ -19,6 +20,8 @@ typedef struct {
     int touch;                     /* what of a block is fetched first, as it is beyond the cache: 1 image, 2 result */
     int todo;                      /* EK_DO_* */
     float low, high, low_sum, high_sum;
+    ek_after_f32_fn *after;        /* what follows all that, or null */
+    ek_coef_t coef;                /* of it */
 } ek_gemm_f32_t;
 
 /* The windows from (y0, x0), `cols` pixels wide, `c` channels: [kh][cols][c], zeros around the image. */
@@ -89,6 +92,10 @@ EK_KERNEL void ek_gemm_f32_group(const float *x, const float *w, const float *ad
                     const int o = k * EK_PANEL_F32, cols = EK_MIN(EK_PANEL_F32, oc - o);
                     (cols <= EK_VL ? tail : tile)(from, w + k * size, added ? added + to + o : added, y + to + o, t, o,
                                                     EK_MIN(next, end) - i, cols);
+                }
+                if (p->after) {
+                    const int o = j * EK_PANEL_F32, past = EK_MIN(j + p->panels, panels.to) * EK_PANEL_F32;
+                    ek_after_f32(p->after, y + to + o, p->yx, EK_MIN(next, end) - i, EK_MIN(past, oc) - o, &p->coef);
                 }
             }
         }
