@@ -14,10 +14,12 @@ from edgec.ops.activation import Clamp, Elu, Gelu, HardSigmoid, LeakyRelu
 from edgec.ops.binary import Add, Mul
 from edgec.ops.conv import Conv2D, DepthwiseConv2D
 from edgec.ops.matmul import FullyConnected
+from edgec.ops.norm import InstanceNorm
 from edgec.ops.prelu import PRelu
 from edgec.ops.transpose_conv import TransposeConv2D
 from edgec.ops.unary import HardSwish, Logistic, Relu, Tanh
 from edgec.schedule.cores import core
+from edgec.schedule.steps import schedule
 from edgec.schedule.variant import legal
 from tests.harness import assert_agree, random_inputs
 from tests.schedule.segments import BUILDS, run_on
@@ -29,13 +31,15 @@ LAYERS: Sequence[tuple[OpDef, tuple[int, ...], tuple[int, ...], int]] = (
     (DepthwiseConv2D(pads=(1, 1, 1, 1), act="relu"), IMAGE, (1, 3, 3, 20), 20),
     (DepthwiseConv2D((2, 2), (1, 2, 1, 2)), IMAGE, (1, 5, 5, 20), 20),
     (DepthwiseConv2D(pads=(0, 0, 3, 3)), IMAGE, (1, 1, 7, 20), 20),
-    (TransposeConv2D((2, 2), (0, 1, 0, 1)), IMAGE, (17, 3, 3, 20), 17),
+    (TransposeConv2D((2, 2), (0, 1, 0, 1)), IMAGE, (35, 3, 3, 20), 35),
     (FullyConnected(), (5, 20), (19, 20), 19),
 )
 CHAINS = (
     "add", "add relu", "prelu", "add prelu", "hard_swish", "add hard_swish", "leaky", "clamp", "relu add clamp",
     "silu", "add silu", "logistic", "clamp tanh", "gelu", "elu", "hard_gate",
 )  # fmt: skip
+NORM = (InstanceNorm(), (2, 7, 9, 20), (20,), 20)
+AFTER_NORM = ("add", "relu", "add relu", "clamp", "relu add clamp")
 GATES = {"silu": Logistic(), "hard_gate": HardSigmoid(1 / 6, 0.5)}
 
 
@@ -74,12 +78,19 @@ def _graph(layer: tuple[OpDef, tuple[int, ...], tuple[int, ...], int], chain: st
 )
 def test_what_follows_is_done_on_the_sums(name: str) -> None:
     graphs = [_graph(layer, chain) for layer in LAYERS for chain in CHAINS]
+    graphs += [_graph(NORM, chain) for chain in AFTER_NORM]
     inputs = [random_inputs(g, i) for i, g in enumerate(graphs)]
     want = [interp(g, given) for g, given in zip(graphs, inputs, strict=True)]
     for graph in graphs:
         assert segment_source(graph, "seg", core(name)).text.count("EK_OP void") == 1
     for got, expected in zip(run_on(name, graphs, inputs), want, strict=True):
         assert_agree(got, expected)
+
+
+def test_a_function_is_not_called_for_a_few_floats() -> None:
+    layer = (TransposeConv2D((2, 2), (0, 1, 0, 1)), IMAGE, (1, 3, 3, 20), 1)
+    for chain, steps in (("relu", 1), ("logistic", 2)):
+        assert len(schedule(_graph(layer, chain), core("cortex_a72")).steps) == steps
 
 
 def test_what_the_kernels_cannot_do_at_once_is_refused() -> None:

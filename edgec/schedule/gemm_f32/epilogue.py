@@ -19,6 +19,10 @@ _LOW, _HIGH, _ADD, _LOW_SUM, _HIGH_SUM, _PRELU, _HARD_SWISH = 1, 2, 4, 8, 16, 32
 _BOUNDS = {"ek_relu_f32": (0.0, inf), "ek_relu6_f32": (0.0, 6.0), "ek_relu_n1_to_1_f32": (-1.0, 1.0)}
 
 
+APART = 32
+"""Floats from which on it pays to call a function for them alone."""
+
+
 @dataclass(frozen=True)
 class Epilogue:
     """todo: the steps, as bits. bounds: of the sum and of what the addition gives. slope: [oc] of a PReLU.
@@ -68,6 +72,11 @@ class Epilogue:
         return None if self._last else replace(self, after=f"ek_{name}_f32_simd", coefficients=(a, b))
 
     @property
+    def clamps(self) -> bool:
+        """Whether there is nothing but clamps and a sum, and the result is as it would be alone."""
+        return not self._last and not self.pitch
+
+    @property
     def _last(self) -> bool:
         """Whether nothing more can be done."""
         return self.todo >= _PRELU or bool(self.after)
@@ -86,7 +95,13 @@ def epilogue(call: KernelCall, y: Pointer) -> Epilogue | None:
     """
     act = call.struct("ek_act_f32_t").fields
     done = Epilogue(y).clamp(_number(act["low"]), _number(act["high"]))
-    then = list(call.then)
+    return done and following(done, call.then)
+
+
+def following(e: Epilogue, calls: Sequence[KernelCall]) -> Epilogue | None:
+    """The epilogue with calls more; None when there is none."""
+    done: Epilogue | None = e
+    then = list(calls)
     while then and done is not None:
         gate = _gate(done, then[:2])
         done = gate or _after(done, then[0])
@@ -118,7 +133,8 @@ def _after(e: Epilogue, call: KernelCall) -> Epilogue | None:
     if e.pitch:
         return None
     if call.kernel == "ek_concat":
-        place = None if e.added else among(call, e.y.value)
+        few = e.after and e.y.value.type.shape[-1] < APART
+        place = None if e.added or few else among(call, e.y.value)
         return place and replace(e, y=place[0], pitch=place[1])
     shape = e.y.value.type.shape
     places = [x for x in call.operands if isinstance(x, Pointer)]

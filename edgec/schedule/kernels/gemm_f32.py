@@ -9,7 +9,7 @@ import numpy as np
 
 from edgec.ir import Array, KernelCall, Pointer, Scratch, Struct, Table
 from edgec.schedule.cores import Core
-from edgec.schedule.gemm_f32.epilogue import Epilogue, constant, epilogue, numbers
+from edgec.schedule.gemm_f32.epilogue import APART, Epilogue, constant, epilogue, numbers
 from edgec.schedule.gemm_f32.windows import Walk, Windows, pack, pad_channels, transposed_phases, walks
 from edgec.schedule.variant import Schedule, Variant
 
@@ -38,9 +38,11 @@ def _weights(call: KernelCall) -> Array | None:
 
 
 def _result(call: KernelCall) -> Epilogue | None:
-    y = call.operands[3]
+    y, c = call.operands[3], windows(call)
     assert isinstance(y, Pointer)
-    return epilogue(call, y)
+    done = epilogue(call, y)
+    together = c.groups == 1 and call.kernel != "ek_transpose_conv2d_f32"
+    return done if done is None or not done.after or together or c.oc // c.groups >= APART else None
 
 
 def _schedules(call: KernelCall, core: Core) -> Sequence[Schedule]:
