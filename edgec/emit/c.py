@@ -25,7 +25,7 @@ from edgec.ir.graph import unique
 from edgec.ops.opaque import Opaque
 from edgec.schedule.cores import PLAIN, Core
 from edgec.schedule.fuse import Step
-from edgec.schedule.liveness import Lifetime, lifetimes, tensors
+from edgec.schedule.liveness import Lifetime, aligned, lifetimes, tensors
 from edgec.schedule.steps import DEFAULT, schedule
 from edgec.schedule.variant import Rules
 from edgec.schedule.views import Places
@@ -36,6 +36,9 @@ CSRC = Path(edgec_runtime.__file__).parent / "csrc"
 SMALL_BYTES = 256
 TABLE_BYTES = 4096
 """The largest constants that are written as text: of any shape, of one dimension."""
+
+STACK_BYTES = 16 << 10
+"""The largest scratch of a call that is on the stack, not in the arena."""
 
 CTYPES = {
     "float32": "float",
@@ -166,7 +169,7 @@ class Writer:
     """Prints one segment: collects constants, bodies and scratch needs.
 
     constants: those that are text. weights: has the others; table: their offsets, as lines of an enum. threads: the
-    most that share a call.
+    most that share a call. scratches: those in the arena.
     """
 
     graph: Graph
@@ -183,7 +186,7 @@ class Writer:
     constant_bytes: int = 0
 
     def __post_init__(self) -> None:
-        self._index, self._step, self._function, self._parts = 0, -1, "", 1
+        self._index, self._step, self._function, self._parts, self._stack = 0, -1, "", 1, 0
         self._known: dict[tuple[str, bytes], str] = {}
         self._names: set[str] = set()
 
@@ -206,7 +209,7 @@ class Writer:
 
     def _whole(self, fn: str, calls: Sequence[KernelCall], note: str) -> str:
         """A function that one thread computes."""
-        body = "\n    ".join(map(self._call, calls))
+        body = self._body(calls)
         # restrict: as with a const array, no store changes what was read from the weights
         parameters = "unsigned char *m, const unsigned char *restrict w, const void *const *in, void *const *out"
         head = f"EK_OP void {fn}({parameters}) {{{note}\n"
@@ -223,11 +226,17 @@ class Writer:
     def _part(self, fn: str, call: KernelCall, note: str) -> str:
         """A function that threads share."""
         self._parts = self.threads
-        body = self._call(call)
+        body = self._body([call])
         self._parts = 1
         head = f"EK_OP void {fn}(const void *run, int part, int parts) {{{note}\n"
         self.bodies.append(f"{head}    EK_OF_RUN(run);\n    {body}\n}}\n\n")
         return f"ek_on_threads(threads, {fn}, &run);"
+
+    def _body(self, calls: Sequence[KernelCall]) -> str:
+        """The calls, and the stack that their scratch takes."""
+        self._stack = 0
+        statements = [self._call(call) for call in calls]
+        return "\n    ".join([*([f"EK_STACK({self._stack});"] if self._stack else []), *statements])
 
     def _call(self, call: KernelCall) -> str:
         return f"{call.kernel}({', '.join(self._operand(x) for x in call.operands)});"
@@ -240,7 +249,7 @@ class Writer:
             case Table():
                 return self.const(x.array, x.hint)
             case Scratch():
-                return self.scratch(x.nbytes * self._parts)
+                return self.scratch(x.nbytes)
             case Share():
                 return x.alone if self._parts == 1 else x.shared
             case Struct():
@@ -324,10 +333,15 @@ class Writer:
         return f"((const {ctype} *)(w + {name}))"
 
     def scratch(self, nbytes: int) -> str:
-        """A buffer that lives during this op."""
+        """A buffer that lives during this op: one of a part alone."""
+        if nbytes <= STACK_BYTES:
+            self._stack = max(self._stack, nbytes)
+            return "((void *)stack)"
         name = f"scratch of op {self._index}.{len(self.scratches)}"
-        self.scratches.append(Lifetime(name, nbytes, self._step, self._step))
-        return f"((void *)(m + {self._symbol(name)}))"
+        own = aligned(nbytes)
+        self.scratches.append(Lifetime(name, own * self._parts, self._step, self._step))
+        part = "" if self._parts == 1 else f" + (ptrdiff_t)part * {own}"
+        return f"((void *)(m + {self._symbol(name)}{part}))"
 
 
 def _is_plain_int8(v: Value) -> bool:

@@ -31,7 +31,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Scratch:
-    """Memory of the arena that holds nothing before and after the call: so much for each part."""
+    """Memory that holds nothing before and after the call; each part has so much of its own."""
 
     nbytes: int
 

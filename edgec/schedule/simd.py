@@ -17,18 +17,18 @@ WHOLE = (0, 1)
 Rewrite = Callable[[KernelCall], KernelCall | None]
 
 
-def simd(of: str, name: str, rewrite: Rewrite, slower_on: Collection[str] = ()) -> list[Variant]:
+def simd(of: str, name: str, rewrite: Rewrite, slower_on: Collection[str] = (), fuses: bool = False) -> list[Variant]:
     """The variant `name` of a plain kernel: `rewrite` makes the call of it, or None where it cannot take the call.
 
-    slower_on: cores on which the plain kernel was faster.
+    slower_on: cores on which the plain kernel was faster. fuses: whether `rewrite` looks at the calls that follow.
     """
 
     def schedules(call: KernelCall, core: Core) -> list[Schedule]:
-        return [] if core.name in slower_on or call.then or rewrite(call) is None else [{}]
+        return [] if core.name in slower_on or rewrite(call) is None else [{}]
 
     def apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
         made = rewrite(call)
         assert made is not None, f"{name} cannot take this call of {of}"
         return made
 
-    return [Variant(of, name, isa, schedules, apply) for isa in ISAS]
+    return [Variant(of, name, isa, schedules, apply, fuses) for isa in ISAS]

@@ -10,14 +10,16 @@ import pytest
 
 from edgec.emit.c import segment_source
 from edgec.ir import Builder, Graph, OpDef, TensorType, Value, interp
-from edgec.ops.activation import Clamp, LeakyRelu
-from edgec.ops.binary import Add
+from edgec.ops.activation import Clamp, Elu, Gelu, HardSigmoid, LeakyRelu
+from edgec.ops.binary import Add, Mul
 from edgec.ops.conv import Conv2D, DepthwiseConv2D
 from edgec.ops.matmul import FullyConnected
+from edgec.ops.norm import InstanceNorm
 from edgec.ops.prelu import PRelu
 from edgec.ops.transpose_conv import TransposeConv2D
-from edgec.ops.unary import HardSwish, Relu
+from edgec.ops.unary import HardSwish, Logistic, Relu, Tanh
 from edgec.schedule.cores import core
+from edgec.schedule.steps import schedule
 from edgec.schedule.variant import legal
 from tests.harness import assert_agree, random_inputs
 from tests.schedule.on import WIDTHS, on
@@ -30,10 +32,16 @@ LAYERS: Sequence[tuple[OpDef, tuple[int, ...], tuple[int, ...], int]] = (
     (DepthwiseConv2D(pads=(1, 1, 1, 1), act="relu"), IMAGE, (1, 3, 3, 20), 20),
     (DepthwiseConv2D((2, 2), (1, 2, 1, 2)), IMAGE, (1, 5, 5, 20), 20),
     (DepthwiseConv2D(pads=(0, 0, 3, 3)), IMAGE, (1, 1, 7, 20), 20),
-    (TransposeConv2D((2, 2), (0, 1, 0, 1)), IMAGE, (17, 3, 3, 20), 17),
+    (TransposeConv2D((2, 2), (0, 1, 0, 1)), IMAGE, (35, 3, 3, 20), 35),
     (FullyConnected(), (5, 20), (19, 20), 19),
 )
-CHAINS = ("add", "add relu", "prelu", "add prelu", "hard_swish", "add hard_swish", "leaky", "clamp", "relu add clamp")
+CHAINS = (
+    "add", "add relu", "prelu", "add prelu", "hard_swish", "add hard_swish", "leaky", "clamp", "relu add clamp",
+    "silu", "add silu", "logistic", "clamp tanh", "gelu", "elu", "hard_gate",
+)  # fmt: skip
+NORM = (InstanceNorm(), (2, 7, 9, 20), (20,), 20)
+AFTER_NORM = ("add", "relu", "add relu", "clamp", "relu add clamp")
+GATES = {"silu": Logistic(), "hard_gate": HardSigmoid(1 / 6, 0.5)}
 
 
 def _graph(layer: tuple[OpDef, tuple[int, ...], tuple[int, ...], int], chain: str) -> Graph:
@@ -53,8 +61,15 @@ def _graph(layer: tuple[OpDef, tuple[int, ...], tuple[int, ...], int], chain: st
             "hard_swish": (HardSwish(), [y]),
             "leaky": (LeakyRelu(0.3), [y]),
             "clamp": (Clamp(-0.5, 2.0), [y]),
+            "logistic": (Logistic(), [y]),
+            "tanh": (Tanh(), [y]),
+            "gelu": (Gelu(), [y]),
+            "elu": (Elu(0.7), [y]),
         }
-        y = build.add(*specs[name], f"y{i}")
+        if name in GATES:
+            y = build.add(Mul(), [y, build.add(GATES[name], [y], f"gate{i}")], f"y{i}")
+        else:
+            y = build.add(*specs[name], f"y{i}")
     build.graph.outputs = [y]
     return build.graph
 
@@ -62,6 +77,7 @@ def _graph(layer: tuple[OpDef, tuple[int, ...], tuple[int, ...], int], chain: st
 @pytest.mark.parametrize("name", on(*WIDTHS))
 def test_what_follows_is_done_on_the_sums(name: str) -> None:
     graphs = [_graph(layer, chain) for layer in LAYERS for chain in CHAINS]
+    graphs += [_graph(NORM, chain) for chain in AFTER_NORM]
     inputs = [random_inputs(g, i) for i, g in enumerate(graphs)]
     want = [interp(g, given) for g, given in zip(graphs, inputs, strict=True)]
     for graph in graphs:
@@ -70,8 +86,14 @@ def test_what_follows_is_done_on_the_sums(name: str) -> None:
         assert_agree(got, expected)
 
 
+def test_a_function_is_not_called_for_a_few_floats() -> None:
+    layer = (TransposeConv2D((2, 2), (0, 1, 0, 1)), IMAGE, (1, 3, 3, 20), 1)
+    for chain, steps in (("relu", 1), ("logistic", 2)):
+        assert len(schedule(_graph(layer, chain), core("cortex_a72")).steps) == steps
+
+
 def test_what_the_kernels_cannot_do_at_once_is_refused() -> None:
-    for chain in ("prelu add", "hard_swish relu", "add add", "prelu prelu"):
+    for chain in ("prelu add", "hard_swish relu", "add add", "prelu prelu", "tanh add", "logistic relu", "tanh gelu"):
         graph = _graph(LAYERS[0], chain)
         first, *then = (call for op in graph.ops for call in op.spec.calls(op))
         assert legal(replace(first, then=tuple(then)), core("cortex_a72")) == []

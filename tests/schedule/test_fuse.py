@@ -9,11 +9,11 @@ import pytest
 
 from edgec.emit.c import segment_source
 from edgec.ir import Builder, Graph, Quant, TensorType, Value, interp
-from edgec.ops.binary import Add
+from edgec.ops.binary import Add, Mul
 from edgec.ops.concat import Concat
 from edgec.ops.conv import Conv2D, DepthwiseConv2D
 from edgec.ops.prelu import PRelu
-from edgec.ops.unary import HardSwish, Relu
+from edgec.ops.unary import HardSwish, Logistic, Relu
 from edgec.schedule.cores import PLAIN, core
 from edgec.schedule.steps import schedule
 from tests.harness import assert_agree, random_inputs
@@ -81,14 +81,40 @@ def _joined(b: Builder, x: Value) -> list[Value]:
     return [b.add(Relu(), [joined], "relu"), b.add(Relu(), [three], "relu2")]
 
 
+def _gated(b: Builder, x: Value) -> list[Value]:
+    """SiLU of each kind of layer, joined by channels; not where the gate or what it gates is wanted elsewhere."""
+
+    def silu(v: Value, name: str) -> tuple[Value, Value]:
+        gate = b.add(Logistic(), [v], f"gate_{name}")
+        return gate, b.add(Mul(), [gate, v], f"silu_{name}")
+
+    _, one = silu(_conv(b, x, "one"), "one")
+    _, two = silu(_depthwise(b, one, "two"), "two")
+    _, three = silu(b.add(Conv2D(), [two, _weights(b, 32, 1, 1, CHANNELS)], "three"), "three")
+    gate, four = silu(_conv(b, x, "four"), "four")
+    return [b.add(Relu(), [b.add(Concat(3), [two, three], "joined")], "relu"), b.add(Relu(), [gate], "relu2"), four]
+
+
 CORES = on("cortex_a53", "cortex_a76", "x86_64_v3", "x86_64_v4_vnni")
 
+SILU = "logistic mul"
 WANTED: dict[Callable[[Builder, Value], list[Value]], list[str]] = {
     _residual: ["depthwise_conv2d prelu", "conv2d add prelu", "depthwise_conv2d hard_swish"],
     _branches: ["conv2d", "depthwise_conv2d relu", "conv2d add relu"],
     _later: ["relu", "conv2d add"],
     _read_twice: ["conv2d", "conv2d", "hard_swish", "relu", "hard_swish"],
     _itself: ["conv2d", "add"],
+    _gated: [
+        f"conv2d {SILU}",
+        f"depthwise_conv2d {SILU}",
+        f"conv2d {SILU} concat",
+        "conv2d",
+        "logistic",
+        "mul",
+        "concat",
+        "relu",
+        "relu",
+    ],
     _joined: [
         "conv2d concat",
         "depthwise_conv2d hard_swish concat",

@@ -1,13 +1,16 @@
-"""What the float kernels do to a sum before they store it: clamp, add, clamp, PReLU or hard-swish, in this order."""
+"""What the float kernels do to a sum: clamp, add, clamp, PReLU, hard-swish or another function of it, in this order."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
 import numpy as np
 
 from edgec.ir import Array, KernelCall, Pointer, Struct, Table, Value
+from edgec.schedule.kernels.elementwise import FLOATS
+from edgec.schedule.liveness import tensors
 from edgec.schedule.views import among
 
 _LOW, _HIGH, _ADD, _LOW_SUM, _HIGH_SUM, _PRELU, _HARD_SWISH = 1, 2, 4, 8, 16, 32, 64
@@ -16,12 +19,17 @@ _LOW, _HIGH, _ADD, _LOW_SUM, _HIGH_SUM, _PRELU, _HARD_SWISH = 1, 2, 4, 8, 16, 32
 _BOUNDS = {"ek_relu_f32": (0.0, inf), "ek_relu6_f32": (0.0, 6.0), "ek_relu_n1_to_1_f32": (-1.0, 1.0)}
 
 
+APART = 32
+"""Floats from which on it pays to call a function for them alone."""
+
+
 @dataclass(frozen=True)
 class Epilogue:
     """todo: the steps, as bits. bounds: of the sum and of what the addition gives. slope: [oc] of a PReLU.
 
-    added: the tensor that is added, of the result's shape. y: where the result goes. pitch: floats from pixel to pixel
-    there, where these do not lie side by side; else 0.
+    added: the tensor that is added, of the result's shape. after: the C function of what is stored, with its
+    coefficients. y: where the result goes. pitch: floats from pixel to pixel there, where these do not lie side by
+    side; else 0.
     """
 
     y: Pointer
@@ -29,6 +37,8 @@ class Epilogue:
     bounds: tuple[float, float, float, float] = (-inf, inf, -inf, inf)
     slope: Array | None = None
     added: Pointer | None = None
+    after: str = ""
+    coefficients: tuple[float, float] = (0.0, 0.0)
     pitch: int = 0
 
     def clamp(self, low: float, high: float) -> Epilogue | None:
@@ -37,7 +47,7 @@ class Epilogue:
             return self
         at = 2 if self.todo & _ADD else 0
         low, high = max(low, self.bounds[at]), min(high, self.bounds[at + 1])
-        if self.todo >= _PRELU or low > high:
+        if self._last or low > high:
             return None
         ends = _LOW * (low > -inf) + _HIGH * (high < inf)
         if at:
@@ -46,20 +56,36 @@ class Epilogue:
 
     def add(self, other: Pointer) -> Epilogue | None:
         """After another tensor is added."""
-        return None if self.todo >= _ADD else replace(self, todo=self.todo | _ADD, added=other)
+        return None if self.todo >= _ADD or self.after else replace(self, todo=self.todo | _ADD, added=other)
 
     def prelu(self, slope: Array) -> Epilogue | None:
         """After a PReLU with one slope for each channel."""
-        return None if self.todo >= _PRELU else replace(self, todo=self.todo | _PRELU, slope=slope)
+        return None if self._last else replace(self, todo=self.todo | _PRELU, slope=slope)
 
     def hard_swish(self) -> Epilogue | None:
         """After x * clamp(x + 3, 0, 6) / 6."""
-        return None if self.todo >= _PRELU else replace(self, todo=self.todo | _HARD_SWISH)
+        return None if self._last else replace(self, todo=self.todo | _HARD_SWISH)
+
+    def function(self, name: str, coefficients: Sequence[float] = ()) -> Epilogue | None:
+        """After a function of ek_unary_simd.h."""
+        a, b = (*coefficients, 0.0, 0.0)[:2]
+        return None if self._last else replace(self, after=f"ek_{name}_f32_simd", coefficients=(a, b))
+
+    @property
+    def clamps(self) -> bool:
+        """Whether there is nothing but clamps and a sum, and the result is as it would be alone."""
+        return not self._last and not self.pitch
+
+    @property
+    def _last(self) -> bool:
+        """Whether nothing more can be done."""
+        return self.todo >= _PRELU or bool(self.after)
 
     def fields(self) -> dict[str, object]:
         """Those of the C structs."""
         low, high, low_sum, high_sum = self.bounds
-        return {"todo": self.todo, "low": low, "high": high, "low_sum": low_sum, "high_sum": high_sum}
+        bounds = {"low": low, "high": high, "low_sum": low_sum, "high_sum": high_sum}
+        return {"todo": self.todo, **bounds, "after": self.after or 0, "coef": self.coefficients}
 
 
 def epilogue(call: KernelCall, y: Pointer) -> Epilogue | None:
@@ -69,9 +95,37 @@ def epilogue(call: KernelCall, y: Pointer) -> Epilogue | None:
     """
     act = call.struct("ek_act_f32_t").fields
     done = Epilogue(y).clamp(_number(act["low"]), _number(act["high"]))
-    for one in call.then:
-        done = None if done is None else _after(done, one)
+    return done and following(done, call.then)
+
+
+def following(e: Epilogue, calls: Sequence[KernelCall]) -> Epilogue | None:
+    """The epilogue with calls more; None when there is none."""
+    done: Epilogue | None = e
+    then = list(calls)
+    while then and done is not None:
+        gate = _gate(done, then[:2])
+        done = gate or _after(done, then[0])
+        del then[: 2 if gate else 1]
     return done
+
+
+def _gate(e: Epilogue, calls: Sequence[KernelCall]) -> Epilogue | None:
+    """The epilogue with a function that two calls are: v * f(v)."""
+    if [c.kernel for c in calls] not in (["ek_logistic_f32", "ek_mul_f32"], ["ek_hard_sigmoid_f32", "ek_mul_f32"]):
+        return None
+    f, product = calls
+    (v, fv), (a, b, y) = (tensors([c]) for c in calls)
+    act = product.struct("ek_act_f32_t").fields
+    if e.pitch or v is not e.y.value or {a, b} != {v, fv} or y.type.shape != v.type.shape:
+        return None
+    if (act["low"], act["high"]) != (-inf, inf):
+        return None
+    if f.kernel == "ek_logistic_f32":
+        after = e.function("silu")
+    else:
+        k = f.struct("ek_coef_t").fields
+        after = e.hard_swish() if np.allclose([_number(k["a"]), _number(k["b"])], [1 / 6, 0.5], 1e-6, 0) else None
+    return after and replace(after, y=Pointer(y))
 
 
 def _after(e: Epilogue, call: KernelCall) -> Epilogue | None:
@@ -79,7 +133,8 @@ def _after(e: Epilogue, call: KernelCall) -> Epilogue | None:
     if e.pitch:
         return None
     if call.kernel == "ek_concat":
-        place = None if e.added else among(call, e.y.value)
+        few = e.after and e.y.value.type.shape[-1] < APART
+        place = None if e.added or few else among(call, e.y.value)
         return place and replace(e, y=place[0], pitch=place[1])
     shape = e.y.value.type.shape
     places = [x for x in call.operands if isinstance(x, Pointer)]
@@ -104,9 +159,20 @@ def _after(e: Epilogue, call: KernelCall) -> Epilogue | None:
         after = e.clamp(_number(ends["a"]), _number(ends["b"]))
     elif call.kernel in _BOUNDS:
         after = e.clamp(*_BOUNDS[call.kernel])
+    elif call.kernel == "ek_hard_swish_f32":
+        after = e.hard_swish()
     else:
-        after = e.hard_swish() if call.kernel == "ek_hard_swish_f32" else None
+        after = _function(e, call)
     return after and replace(after, y=y)
+
+
+def _function(e: Epilogue, call: KernelCall) -> Epilogue | None:
+    """The epilogue with a function of one number more."""
+    name = call.kernel.removeprefix("ek_").removesuffix("_f32")
+    if name not in FLOATS:
+        return None
+    known = [x.fields for x in call.operands if isinstance(x, Struct) and x.ctype == "ek_coef_t"]
+    return e.function(name, [_number(k[at]) for k in known for at in "ab" if at in k])
 
 
 def _per_channel(v: Value, channels: int) -> Array | None:

@@ -10,9 +10,6 @@ from edgec.schedule.cores import Core
 from edgec.schedule.gemm_s8.panels import GATHERED, LINE, Panels, Requant, Tile
 from edgec.schedule.gemm_s8.windows import Windows
 
-STACK = 16 << 10
-"""EK_GEMM_STACK: bytes of buffers that need none of the arena."""
-
 
 @dataclass(frozen=True)
 class Walk:
@@ -121,7 +118,8 @@ def parameters(c: Windows, q: Requant, t: Tile, walk: Walk, panels: Panels, pitc
     gather = t.padded(run) * e if t.gathers(c) else 0
     gather_bytes = _ceil(c.ow * gather + GATHERED, LINE) * LINE if gather else 0
     scratch = _ceil(walk.band * taps + (part.kh if gather else 0), 8) * 64 + _ceil(slots, 16) * 64
-    scratch += (slots + 1 if slots else 0) * slot_bytes + walk.band * gather_bytes
+    zero_rows = int(any(p.pt > 0 or p.bottom > 0 for p in c.parts()))
+    scratch += (slots + zero_rows if slots else 0) * slot_bytes + walk.band * gather_bytes
     return Struct(
         "ek_gemm_s8_t",
         taps=taps, run=t.padded(run), step=gather or c.sw * c.ic * e, y_step=sw * pitch, finish=panels.finish,
@@ -133,7 +131,7 @@ def parameters(c: Windows, q: Requant, t: Tile, walk: Walk, panels: Panels, pitc
         group_ic=c.depth, group_oc=c.oc // c.groups, phase_h=sh, phase_w=sw, kw=part.kw,
         mr=t.mr, nr=t.nr, panel_bytes=panels.bytes, panels=count, group_panels=count // c.groups,
         band=walk.band, cols=walk.cols, by_panels=walk.by_panels, element=e, buffered=int(buffered),
-        slots=slots, slot_rows=slot_rows, slot_bytes=slot_bytes, gather_bytes=gather_bytes,
+        slots=slots, slot_rows=slot_rows, zero_rows=zero_rows, slot_bytes=slot_bytes, gather_bytes=gather_bytes,
         scratch_bytes=scratch,
     )  # fmt: skip
 

@@ -21,9 +21,9 @@ def _schedules(call: KernelCall, core: Core) -> Sequence[Schedule]:
 def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
     a, b, y, p = call.operands
     tile, panel = schedule["tile"], 2 * (core.vector // 4)
-    nbytes = -(-4 * call.struct("ek_batch_matmul_t").number("k") * (tile + panel) // 64) * 64
+    scratch = Scratch(4 * call.struct("ek_batch_matmul_t").number("k") * (tile + panel))
     name = "ek_batch_matmul_f32_simd"
-    return KernelCall(name, (a, b, y, Scratch(nbytes), p, f"ek_tile_f32_{tile}x2", tile, nbytes, 0, 1))
+    return KernelCall(name, (a, b, y, scratch, p, f"ek_tile_f32_{tile}x2", tile, 0, 1))
 
 
 VARIANTS = [

@@ -193,12 +193,10 @@ def _apply(loops: Loops, call: KernelCall, schedule: Schedule) -> KernelCall:
     name, described = blocks(s, w.reshape(s.kh, s.kw, s.oc), bias, q, loops)
     taps = described["taps"]
     assert isinstance(taps, int)
-    scratch = -(-(8 * taps + max(s.ic, BLOCK)) // 64) * 64
     limits = {n: getattr(q, n) for n in ("x_zero", "y_zero", "low", "high")}
-    fields = {**vars(s), "columns": schedule["columns"], **described, "scratch_bytes": scratch, **limits}
-    return KernelCall(
-        name, (call.operands[0], call.operands[3], Struct("ek_dw_s8_t", **fields), Scratch(scratch), 0, 1)
-    )
+    fields = {**vars(s), "columns": schedule["columns"], **described, **limits}
+    scratch = Scratch(8 * taps + max(s.ic, BLOCK))
+    return KernelCall(name, (call.operands[0], call.operands[3], Struct("ek_dw_s8_t", **fields), scratch, 0, 1))
 
 
 def _variant(loops: Loops) -> Variant:

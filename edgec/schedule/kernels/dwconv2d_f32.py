@@ -74,13 +74,12 @@ def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
     assert bias is not None
     lanes = core.vector // 4
     c, k, stride = s["ic"], _tile(s), s["sh"]
-    scratch = -(-4 * c // 64) * 64
     names = ("n", "ih", "iw", "oh", "ow", "kh", "kw", "sh", "sw", "dh", "dw", "pt", "pl")
     p = Struct(
         "ek_dwconv2d_f32_t", **{name: s[name] for name in names}, c=c, yx=done.pitch or c,
         apart_y=s["dh"] if k else 1, apart_x=s["dw"] if k else 1,
         rows=(_ROWS - 1) * stride + k if k else 0, cols=(_COLS - 1) * stride + k if k else 0,
-        scratch_bytes=scratch, run=schedule["run"], touch=schedule["touch"], **done.fields(),
+        run=schedule["run"], touch=schedule["touch"], **done.fields(),
     )  # fmt: skip
     slope = 0 if done.slope is None else Table(pad(done.slope, lanes), "s")
     tile = f"ek_dwtile_f32_k{k}s{stride}" if k else "ek_dwtile_f32_any"
@@ -89,7 +88,7 @@ def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
         "ek_dwconv2d_f32_simd",
         (
             call.operands[0], Table(packed, "w"), Table(pad(bias, lanes), "b"), slope, done.added or 0, done.y,
-            Scratch(scratch), p, tile, 0, 1,
+            Scratch(4 * c), p, tile, 0, 1,
         ),
     )  # fmt: skip
 

@@ -12,7 +12,7 @@ from edgec.schedule.bytewise import offset, rescaled
 from edgec.schedule.simd import WHOLE, Rewrite, simd
 from edgec.schedule.variant import Variant
 
-_FLOATS = (
+FLOATS = (
     "logistic", "tanh", "hard_swish", "exp", "erf", "softplus", "gelu", "gelu_tanh", "mish", "elu", "selu",
 )  # fmt: skip
 """Those that clang does not turn into vectors; the others are as fast as they are."""
@@ -69,7 +69,7 @@ def _affine(name: str) -> Rewrite:
 _TABLES = ("ek_lut_s8", *(f"ek_quantize_{x}_{y}" for x in ("s8", "u8") for y in ("s8", "u8")))
 
 VARIANTS: list[Variant] = [
-    *(v for kind in _FLOATS for v in simd(f"ek_{kind}_f32", f"ek_{kind}_f32_simd", _floats(kind))),
+    *(v for kind in FLOATS for v in simd(f"ek_{kind}_f32", f"ek_{kind}_f32_simd", _floats(kind))),
     *(v for of in _TABLES for v in simd(of, "ek_offset_s8_simd", _offset)),
     *(v for of in _TABLES for v in simd(of, "ek_lut_s8_simd", _table)),
     *(v for t in ("s8", "u8") for v in simd(f"ek_dequantize_{t}", "ek_dequantize_simd", _affine("ek_dequantize_simd"))),

@@ -9,7 +9,7 @@ import numpy as np
 
 from edgec.ir import Array, KernelCall, Pointer, Scratch, Struct, Table
 from edgec.schedule.cores import Core
-from edgec.schedule.gemm_f32.epilogue import Epilogue, constant, epilogue, numbers
+from edgec.schedule.gemm_f32.epilogue import APART, Epilogue, constant, epilogue, numbers
 from edgec.schedule.gemm_f32.windows import Walk, Windows, pack, pad_channels, transposed_phases, walks
 from edgec.schedule.variant import Schedule, Variant
 
@@ -38,9 +38,11 @@ def _weights(call: KernelCall) -> Array | None:
 
 
 def _result(call: KernelCall) -> Epilogue | None:
-    y = call.operands[3]
+    y, c = call.operands[3], windows(call)
     assert isinstance(y, Pointer)
-    return epilogue(call, y)
+    done = epilogue(call, y)
+    together = c.groups == 1 and call.kernel != "ek_transpose_conv2d_f32"
+    return done if done is None or not done.after or together or c.oc // c.groups >= APART else None
 
 
 def _schedules(call: KernelCall, core: Core) -> Sequence[Schedule]:
@@ -61,7 +63,7 @@ def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
     assert w is not None
     assert bias is not None
     lanes = core.vector // 4
-    scratch = -(-4 * c.patch(walk.tile, walk.block) // 64) * 64
+    patch = 4 * c.patch(walk.tile, walk.block)
     if call.kernel == "ek_transpose_conv2d_f32":
         t = call.struct("ek_transpose_conv2d_t")
         stride, pads = (t.number("sh"), t.number("sw")), (t.number("pt"), t.number("pl"))
@@ -72,14 +74,14 @@ def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
         packed, shape, name = pack(w, c.groups, lanes), asdict(c), "ek_gemm_f32_simd"
     pitch = done.pitch or c.oc
     apart = {"yx": pitch, "yy": shape["ow"] * pitch, "yn": shape["oh"] * shape["ow"] * pitch}
-    p = Struct("ek_gemm_f32_t", **shape, **apart, **asdict(walk), scratch_bytes=scratch, **done.fields())
+    p = Struct("ek_gemm_f32_t", **shape, **apart, **asdict(walk), **done.fields())
     slope = 0 if done.slope is None else Table(pad_channels(done.slope, c.groups, lanes), "s")
     tail = 1 if 0 < c.oc // c.groups % (2 * lanes) <= lanes else 2
     return KernelCall(
         name,
         (
             call.operands[0], Table(packed, "w"), Table(pad_channels(bias, c.groups, lanes), "b"), slope,
-            done.added or 0, done.y, Scratch(scratch) if scratch else 0, p,
+            done.added or 0, done.y, Scratch(patch) if patch else 0, p,
             f"ek_tile_f32_{walk.tile}x2", f"ek_tile_f32_{walk.tile}x{tail}", 0, 1,
         ),
     )  # fmt: skip

@@ -14,7 +14,7 @@ from edgec.schedule.gemm_s8.dot import DOT
 from edgec.schedule.gemm_s8.neon import LANES, NEON
 from edgec.schedule.gemm_s8.panels import Requant, Tiles, pack
 from edgec.schedule.gemm_s8.vnni import VNNI
-from edgec.schedule.gemm_s8.walk import STACK, Walk, parameters, walks
+from edgec.schedule.gemm_s8.walk import Walk, parameters, walks
 from edgec.schedule.gemm_s8.windows import Windows
 from edgec.schedule.variant import Schedule, Variant
 from edgec.schedule.views import among
@@ -96,8 +96,7 @@ def _apply(tiles: Tiles, call: KernelCall, schedule: Schedule) -> KernelCall:
     assert result is not None
     params = parameters(c, q, tile, walk, panels, result[1])
     x, y, name = call.operands[0], result[0], tiles.function(tile, q.w_zero)
-    nbytes = params.number("scratch_bytes")
-    scratch = Scratch(nbytes) if nbytes > STACK else 0
+    scratch = Scratch(params.number("scratch_bytes"))
     return KernelCall(name, (x, Table(panels.array, "w"), y, params, scratch, 0, 1))
 
 

@@ -31,6 +31,8 @@
 #define EK_UNROLL _Pragma("GCC unroll 16")
 #define EK_NO_UNROLL _Pragma("GCC unroll 1")
 #endif
+/* Scratch of the kernels that an op calls. */
+#define EK_STACK(bytes) unsigned char stack[bytes] __attribute__((aligned(64)))
 #define EK_ARENA static __attribute__((aligned(64))) unsigned char
 #define EK_API __attribute__((visibility("default")))
 

@@ -20,7 +20,6 @@ typedef struct {
     int columns;                   /* output columns that are computed before the next block's */
     int slide, plain, any;         /* blocks by loop, in this order */
     int taps;                      /* taps of the loops plain and any, with those repeated or of weight 0 */
-    int scratch_bytes;             /* of one part: `taps` pointers, then a pixel of zero points */
     int32_t x_zero, y_zero, low, high;
     const int32_t *at;      /* [blocks]: first output channel */
     const int32_t *scale;   /* [blocks, 4, EK_DW]: bias, multiplier, addend, shift (of ek_half_neon); loop any: bias,
@@ -123,13 +122,13 @@ EK_KERNEL void ek_dw_taps_row(const int8_t *x, int8_t *y, const ek_dw_s8_t *p, i
     }
 }
 
-/* A part of the result. `rows`: of the result that the slide loop computes at once; slide: NULL where there is none. */
+/* A part of the result. scratch: its own, `taps` pointers, then a pixel of zero points. `rows`: of the result that the
+ * slide loop computes at once; slide: NULL where there is none. */
 EK_SHARED void ek_dw_walk(const int8_t *x, int8_t *y, const ek_dw_s8_t *p, void *scratch, int part, int parts, int rows,
                           ek_dw_slide_t *slide, ek_dw_taps_t *plain, ek_dw_taps_t *any) {
     const int unit = slide ? rows * p->dh : 1, units = (p->oh + unit - 1) / unit;
-    unsigned char *own = (unsigned char *)scratch + (ptrdiff_t)part * p->scratch_bytes;
-    const int8_t **taps = (const int8_t **)(void *)own;
-    int8_t *zero = (int8_t *)own + (size_t)p->taps * sizeof *taps;
+    const int8_t **taps = scratch;
+    int8_t *zero = (int8_t *)(taps + p->taps);
     int from, to;
     memset(zero, p->x_zero, (size_t)EK_MAX(p->ic, EK_DW));
     ek_dw_share(p->n * units, part, parts, &from, &to);

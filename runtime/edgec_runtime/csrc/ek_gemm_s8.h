@@ -20,10 +20,6 @@ enum {
     EK_GEMM_SCALE, /* int32 bias, double scale: one rounding, ties away from zero */
 };
 
-#ifndef EK_GEMM_STACK
-#define EK_GEMM_STACK (16 << 10) /* buffers of so many bytes are on the stack, larger ones in the arena */
-#endif
-
 typedef struct {
     /* of the tile */
     int taps, run;            /* pointers of a window; elements read behind each, padded to the tile's unit */
@@ -50,6 +46,7 @@ typedef struct {
     int element;              /* bytes of an element as the tile reads it: 1, or what `load` makes of it */
     int buffered;             /* all rows pass through line buffers: columns are padded, or `load` is given */
     int slots, slot_rows;     /* line buffers; image row r is held in buffer (r + pt) / slot_rows % slots */
+    int zero_rows;            /* of padding before them: 1 where windows reach above or below the image, else 0 */
     int slot_bytes, gather_bytes, scratch_bytes; /* of a line buffer, slack included; gathered windows; one part */
 } ek_gemm_s8_t;
 
@@ -108,10 +105,11 @@ EK_KERNEL ek_gemm_s8_buffers_t ek_gemm_s8_start(unsigned char *scratch, const ek
     b.taps = (const int8_t **)(void *)scratch;
     b.held = (int *)(void *)(b.taps + (p->band * p->taps + (p->gather ? p->kh : 0) + 7) / 8 * 8);
     b.zeros = (unsigned char *)(b.held + (p->slots + 15) / 16 * 16);
-    b.slot = b.zeros + p->slot_bytes;
+    b.slot = b.zeros + p->zero_rows * p->slot_bytes;
     b.gathered = b.slot + (ptrdiff_t)p->slots * p->slot_bytes;
     EK_NO_UNROLL for (int i = 0; i < p->slots; i++) b.held[i] = -1;
-    if (p->slots) ek_gemm_s8_fill(b.zeros, (ptrdiff_t)(p->slots + 1) * (p->slot_bytes / p->element), p, load);
+    const ptrdiff_t lines = p->slots + p->zero_rows;
+    if (p->slots) ek_gemm_s8_fill(b.zeros, lines * (p->slot_bytes / p->element), p, load);
     return b;
 }
 
@@ -215,17 +213,14 @@ EK_SHARED void ek_gemm_s8_phase(const int8_t *x, const unsigned char *w, int8_t 
     }
 }
 
-/* x: image [n,ih,iw,ic]; panels: of each phase; y: as p->y_step, y_row and y_image say; scratch: of all parts, where
- * the buffers of one are more than EK_GEMM_STACK. Each row has at least mr windows. Rows and columns of the result of a
- * transposed convolution that are phase_h and phase_w apart are a convolution of stride 1 by some of the taps. */
+/* x: image [n,ih,iw,ic]; panels: of each phase; y: as p->y_step, y_row and y_image say; scratch: the buffers, of this
+ * part alone. Each row has at least mr windows. Rows and columns of the result of a transposed convolution that are
+ * phase_h and phase_w apart are a convolution of stride 1 by some of the taps. */
 EK_SHARED void ek_gemm_s8(const int8_t *x, const void *panels, int8_t *y, const ek_gemm_s8_t *p, void *scratch,
                           ek_gemm_s8_row_t *row, ek_gemm_s8_load_t *load, int part, int parts) {
-    unsigned char stack[EK_GEMM_STACK] __attribute__((aligned(64)));
-    unsigned char *own = stack;
-    if (p->scratch_bytes > EK_GEMM_STACK) own = (unsigned char *)scratch + (ptrdiff_t)part * p->scratch_bytes;
     const unsigned char *w = panels;
     if (p->phase_h * p->phase_w == 1) {
-        ek_gemm_s8_phase(x, w, y, p, own, row, load, part, parts);
+        ek_gemm_s8_phase(x, w, y, p, scratch, row, load, part, parts);
         return;
     }
     for (int a = 0; a < p->phase_h; a++)
@@ -235,7 +230,7 @@ EK_SHARED void ek_gemm_s8(const int8_t *x, const void *panels, int8_t *y, const 
             q.pt = p->kh - 1 - (a + p->pt) / p->phase_h, q.pl = p->kw - 1 - (b + p->pl) / p->phase_w;
             q.windows = q.oh * q.ow;
             int8_t *to = y + (ptrdiff_t)a * (p->y_row / p->phase_h) + (ptrdiff_t)b * (p->y_step / p->phase_w);
-            ek_gemm_s8_phase(x, w, to, &q, own, row, load, part, parts);
+            ek_gemm_s8_phase(x, w, to, &q, scratch, row, load, part, parts);
         }
 }
 

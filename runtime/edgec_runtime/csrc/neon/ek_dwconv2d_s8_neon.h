@@ -151,7 +151,7 @@ EK_SHARED void ek_dw_any_neon(const ek_dw_s8_t *p, const int8_t *const *taps, pt
     }
 }
 
-/* NAME: the whole, scratch: parts * p->scratch_bytes. SLIDE: 3x3 windows of a stride. */
+/* NAME: the whole. SLIDE: 3x3 windows of a stride. */
 #define EK_DWCONV2D_S8(NAME, SLIDE, ROWS, PLAIN)                                                                  \
     EK_KERNEL void NAME(const int8_t *x, int8_t *y, const ek_dw_s8_t *p, void *scratch, int part, int parts) {    \
         ek_dw_walk(x, y, p, scratch, part, parts, ROWS, SLIDE, PLAIN, ek_dw_any_neon);                            \

@@ -20,12 +20,12 @@ EK_SHARED void ek_matmul_panel_f32(const float *b, float *to, const ek_batch_mat
     }
 }
 
-/* rows: of the tile. scratch: (rows + EK_PANEL_F32) * k floats for each part. Threads share the panels. */
-EK_SHARED void ek_batch_matmul_f32_simd(const float *a, const float *b, float *y, void *scratch,
-                                        const ek_batch_matmul_t *p, ek_tile_f32_fn *tile, int rows, int scratch_bytes,
-                                        int part, int parts) {
+/* rows: of the tile. panel: (rows + EK_PANEL_F32) * k floats, of this part alone. Threads share the panels. */
+EK_SHARED void ek_batch_matmul_f32_simd(const float *a, const float *b, float *y, float *panel,
+                                        const ek_batch_matmul_t *p, ek_tile_f32_fn *tile, int rows, int part,
+                                        int parts) {
     static const float zeros[EK_PANEL_F32];
-    float *panel = (void *)((char *)scratch + (ptrdiff_t)part * scratch_bytes), *few = panel + p->k * EK_PANEL_F32;
+    float *few = panel + p->k * EK_PANEL_F32;
     const int panels = (p->n + EK_PANEL_F32 - 1) / EK_PANEL_F32, count = p->dim[0] * p->dim[1] * p->dim[2] * p->dim[3];
     const ek_share_t share = ek_share(count * panels, 1, part, parts);
     ek_tile_f32_t t = {

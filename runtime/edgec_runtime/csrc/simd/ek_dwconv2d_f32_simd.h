@@ -5,6 +5,7 @@
  * before it; fewer channels than lanes are one vector, with the weights, bias and slopes of all lanes. */
 #ifndef EK_DWCONV2D_F32_SIMD_H
 #define EK_DWCONV2D_F32_SIMD_H
+#include "ek_after_f32_simd.h"
 #include "ek_tile_f32_simd.h"
 
 enum { EK_DW_ROWS = 2, EK_DW_COLS = 4, EK_DW_RESULTS = EK_DW_ROWS * EK_DW_COLS, EK_DW_INPUTS = 256 };
@@ -16,11 +17,12 @@ typedef struct {
     int pt, pl;                 /* padding at the top and left */
     int apart_y, apart_x;       /* between the results of a tile: the dilation, 1 for a stride */
     int rows, cols;             /* inputs of a tile */
-    int scratch_bytes;          /* of one part: c zeros */
     int run;                    /* tiles of a row that meet one vector of weights after the other */
     int touch;                  /* whether rows are fetched first: image and result are beyond the cache */
     int todo;                   /* EK_DO_* */
     float low, high, low_sum, high_sum;
+    ek_after_f32_fn *after;     /* what follows all that, or null */
+    ek_coef_t coef;             /* of it */
 } ek_dwconv2d_f32_t;
 
 /* One tile: inputs where they lie, or one by one where the tile touches the border. All results are stored, the second
@@ -250,11 +252,10 @@ EK_SHARED void ek_dwconv2d_f32_touch(const float *x, const float *y, const ek_dw
         if (oy + o * p->apart_y < p->oh) ek_touch_f32(y + (oy + o * p->apart_y) * out, out - p->yx + p->c);
 }
 
-/* added: null, or as y. Threads share the rows of tiles. */
+/* added: null, or as y. zeros: room for c, of this part alone. Threads share the rows of tiles. */
 EK_SHARED void ek_dwconv2d_f32_simd(const float *x, const float *w, const float *bias, const float *slope,
-                                    const float *added, float *y, void *scratch, const ek_dwconv2d_f32_t *p,
+                                    const float *added, float *y, float *zeros, const ek_dwconv2d_f32_t *p,
                                     ek_dwtile_f32_fn *tile, int part, int parts) {
-    float *zeros = (void *)((char *)scratch + (ptrdiff_t)part * p->scratch_bytes);
     const int bands = (p->oh + EK_DW_ROWS * p->apart_y - 1) / (EK_DW_ROWS * p->apart_y) * p->apart_y;
     const ek_share_t share = ek_share(p->n * bands, 1, part, parts);
     memset(zeros, 0, (size_t)p->c * sizeof(float));
@@ -277,6 +278,8 @@ EK_SHARED void ek_dwconv2d_f32_simd(const float *x, const float *w, const float 
                                      EK_MIN(ox, last), count);
             }
         }
+        EK_ROLLED for (int row = oy; p->after && row < EK_MIN(oy + EK_DW_ROWS * p->apart_y, p->oh); row += p->apart_y)
+            ek_after_f32(p->after, py + (ptrdiff_t)row * p->ow * p->yx, p->yx, p->ow, p->c, &p->coef);
     }
 }
 

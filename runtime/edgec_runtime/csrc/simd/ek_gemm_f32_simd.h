@@ -4,6 +4,7 @@
  * scratch. Threads share the blocks of windows, or the panels of channels. */
 #ifndef EK_GEMM_F32_SIMD_H
 #define EK_GEMM_F32_SIMD_H
+#include "ek_after_f32_simd.h"
 #include "ek_tile_f32_simd.h"
 
 typedef struct {
@@ -17,9 +18,10 @@ typedef struct {
     int panels;                    /* panels that all windows meet before the next ones are read */
     int by_panel;                  /* threads share: 0 blocks, 1 panels */
     int touch;                     /* what of a block is fetched first, as it is beyond the cache: 1 image, 2 result */
-    int scratch_bytes;             /* of one part: a patch */
     int todo;                      /* EK_DO_* */
     float low, high, low_sum, high_sum;
+    ek_after_f32_fn *after;        /* what follows all that, or null */
+    ek_coef_t coef;                /* of it */
 } ek_gemm_f32_t;
 
 /* The windows from (y0, x0), `cols` pixels wide, `c` channels: [kh][cols][c], zeros around the image. */
@@ -92,13 +94,18 @@ EK_KERNEL void ek_gemm_f32_group(const float *x, const float *w, const float *ad
                     (cols <= EK_VL ? tail : tile)(from, w + k * size, added ? added + to + o : added, y + to + o, t, o,
                                                     EK_MIN(next, end) - i, cols);
                 }
+                if (p->after) {
+                    const int o = j * EK_PANEL_F32, past = EK_MIN(j + p->panels, panels.to) * EK_PANEL_F32;
+                    ek_after_f32(p->after, y + to + o, p->yx, EK_MIN(next, end) - i, EK_MIN(past, oc) - o, &p->coef);
+                }
             }
         }
 }
 
-/* x [n,ih,iw,ic], w packed for each group, bias and slope padded likewise, added as y or null. */
+/* x [n,ih,iw,ic], w packed for each group, bias and slope padded likewise, added as y or null. patch: of this part
+ * alone. */
 EK_SHARED void ek_gemm_f32_simd(const float *x, const float *w, const float *bias, const float *slope, const float *added,
-                           float *y, void *scratch, const ek_gemm_f32_t *p, ek_tile_f32_fn *tile, ek_tile_f32_fn *tail,
+                           float *y, float *patch, const ek_gemm_f32_t *p, ek_tile_f32_fn *tile, ek_tile_f32_fn *tail,
                            int part, int parts) {
     const int groups = p->ic / p->group_ic, oc = p->oc / groups;
     const int padded = (oc + EK_VL - 1) / EK_VL * EK_VL;
@@ -106,7 +113,7 @@ EK_SHARED void ek_gemm_f32_simd(const float *x, const float *w, const float *bia
                        .low_sum = p->low_sum, .high_sum = p->high_sum, .bias = bias, .slope = slope};
     EK_ROLLED for (int g = 0; g < groups; g++) {
         ek_gemm_f32_group(x + g * p->group_ic, w, added ? added + g * oc : added, y + g * oc,
-                          (void *)((char *)scratch + (ptrdiff_t)part * p->scratch_bytes), p, tile, tail, &t, oc, part, parts);
+                          patch, p, tile, tail, &t, oc, part, parts);
         w += (ptrdiff_t)padded * p->kh * p->kw * p->group_ic;
         t.bias += padded;
         if (slope) t.slope += padded;
@@ -116,7 +123,7 @@ EK_SHARED void ek_gemm_f32_simd(const float *x, const float *w, const float *bia
 /* Transposed: the results of one row and column of strides are those of a plain convolution, whose taps lie sh and sw
  * apart and are packed backwards. w: those of all sh * sw, one after the other. */
 EK_SHARED void ek_transpose_conv2d_f32_simd(const float *x, const float *w, const float *bias, const float *slope,
-                                            const float *added, float *y, void *scratch, const ek_gemm_f32_t *p,
+                                            const float *added, float *y, float *patch, const ek_gemm_f32_t *p,
                                             ek_tile_f32_fn *tile, ek_tile_f32_fn *tail, int part, int parts) {
     const int padded = (p->oc + EK_VL - 1) / EK_VL * EK_VL;
     EK_ROLLED for (int py = 0; py < p->sh; py++)
@@ -128,7 +135,7 @@ EK_SHARED void ek_transpose_conv2d_f32_simd(const float *x, const float *w, cons
             q.pt = q.kh - 1 - (py + p->pt - ky) / p->sh, q.pl = q.kw - 1 - (px + p->pl - kx) / p->sw;
             q.oh = (p->oh - py + p->sh - 1) / p->sh, q.ow = (p->ow - px + p->sw - 1) / p->sw;
             q.yx *= p->sw, q.yy *= p->sh, q.sh = q.sw = 1;
-            ek_gemm_f32_simd(x, w, bias, slope, added ? added + at : added, y + at, scratch, &q, tile, tail, part, parts);
+            ek_gemm_f32_simd(x, w, bias, slope, added ? added + at : added, y + at, patch, &q, tile, tail, part, parts);
             w += (ptrdiff_t)padded * q.kh * q.kw * p->ic;
         }
 }

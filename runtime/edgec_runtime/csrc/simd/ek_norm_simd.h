@@ -41,10 +41,18 @@ EK_KERNEL void ek_norm_means(const float *x, const float *mean, double *sum, ek_
     }
 }
 
-/* At least 16 channels, and each part has so many; one of a group has its whole group. `memory` holds c doubles and 2c
- * floats. */
-EK_SHARED void ek_instance_norm_f32_simd(const float *x, const float *scale, const float *bias, float *y, void *memory,
-                                         const ek_norm_t *p, int part, int parts) {
+/* What follows: a clamp, then, where something is added, that and another clamp. */
+typedef struct {
+    float low, high, low_sum, high_sum;
+} ek_norm_end_t;
+
+/* At least 16 channels, and each part has so many; one of a group has its whole group. added: as y, or null. `memory`
+ * holds c doubles and 2c floats. */
+EK_SHARED void ek_instance_norm_f32_simd(const float *x, const float *scale, const float *bias, const float *added,
+                                         float *y, void *memory, const ek_norm_t *p, const ek_norm_end_t *end, int part,
+                                         int parts) {
+    const ek_vf low = ek_vf_set(end->low), high = ek_vf_set(end->high);
+    const ek_vf low_sum = ek_vf_set(end->low_sum), high_sum = ek_vf_set(end->high_sum);
     const int c = p->c, unit = p->group > 1 || c % 16 ? c : 16;
     const ek_share_t share = ek_share(c, unit, part, parts);
     double *sum = memory;
@@ -60,9 +68,18 @@ EK_SHARED void ek_instance_norm_f32_simd(const float *x, const float *scale, con
                 const ek_vf m = ek_vf_load(mean + at), k = ek_vf_load(factor + at), add = ek_vf_load(bias + at);
                 const float *from = x + (ptrdiff_t)i * c + at;
                 float *to = y + (ptrdiff_t)i * c + at;
-                for (int r = 0; r < n; r++, from += c, to += c)
-                    ek_vf_store(to, ek_vf_fma(ek_vf_load(from) - m, k, add));
+#define EK_NORM_OF(X) ek_vf_min(ek_vf_max(ek_vf_fma(ek_vf_load(X) - m, k, add), low), high)
+                if (added) {
+                    const float *more = added + (ptrdiff_t)i * c + at;
+                    for (int r = 0; r < n; r++, from += c, to += c, more += c) {
+                        const ek_vf sum = EK_NORM_OF(from) + ek_vf_load(more);
+                        ek_vf_store(to, ek_vf_min(ek_vf_max(sum, low_sum), high_sum));
+                    }
+                } else {
+                    for (int r = 0; r < n; r++, from += c, to += c) ek_vf_store(to, EK_NORM_OF(from));
+                }
             }
+        if (added) added += (ptrdiff_t)p->pixels * c;
     }
 }
 

@@ -37,6 +37,7 @@
 #define EK_BETWEEN(v, low, high) ek_vf_min(ek_vf_max(v, ek_vf_set(low)), ek_vf_set(high))
 
 EK_UNARY_SIMD(ek_logistic_f32_simd, ek_vf_logistic(v))
+EK_UNARY_SIMD(ek_silu_f32_simd, v *ek_vf_logistic(v))
 EK_UNARY_SIMD(ek_tanh_f32_simd, ek_vf_tanh(v))
 EK_UNARY_SIMD(ek_hard_swish_f32_simd, v *EK_BETWEEN(v + 3.0f, 0, 6) * (1.0f / 6))
 EK_UNARY_SIMD(ek_exp_f32_simd, ek_vf_exp(v))

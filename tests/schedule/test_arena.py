@@ -1,0 +1,74 @@
+"""A core's kernels need no more of the arena than plain ones: small scratch is on the stack."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from edgec.drive.lower import Options, lower
+from edgec.emit.c import STACK_BYTES, segment_source
+from edgec.errors import EdgecError
+from edgec.ir import Builder, Graph, TensorType, interp
+from edgec.ops.conv import Conv2D
+from edgec.schedule.cores import PLAIN, core
+from tests.harness import assert_agree, random_inputs
+from tests.schedule.runner import run_on
+
+FIXTURES = Path(__file__).parents[2] / "fixtures"
+CORES = ("cortex_a53", "cortex_a72", "cortex_a76", "x86_64_v3", "x86_64_v4_vnni")
+
+
+def _larger(model: Path) -> list[str]:
+    """Where a core's arena is larger than that of plain kernels; nothing of what edgec cannot read."""
+    try:
+        segments = lower(model, Options(target="pi5")).partition.segments
+    except EdgecError:
+        return []
+    found = []
+    for s in segments:
+        plain = segment_source(s.graph, "s", PLAIN).plan
+        for name in CORES:
+            plan = segment_source(s.graph, "s", core(name)).plan
+            if plan.size > plain.size:
+                found.append(f"{model.stem} on {name}: {plan.size} bytes, by plain kernels {plain.size}")
+    return found
+
+
+@pytest.mark.parametrize("name", ["digits", "cartoon"])
+def test_fixtures(name: str) -> None:
+    models = [p for p in sorted((FIXTURES / name).iterdir()) if p.suffix in (".onnx", ".tflite")]
+    assert models
+    assert [line for m in models for line in _larger(m)] == []
+
+
+@pytest.mark.shared
+@pytest.mark.slow
+def test_real_models(shared: Path) -> None:
+    index = json.loads((shared / "models" / "index.json").read_text())
+    assert [line for m in index for line in _larger(shared / "models" / m["file"])] == []
+
+
+def _padded(channels: int) -> Graph:
+    """A convolution whose padded rows go by way of scratch."""
+    b = Builder("g")
+    w = b.const(np.random.default_rng(0).normal(size=(8, 3, 3, channels)).astype(np.float32), "w")
+    x = b.input("x", TensorType((1, 5, 30, channels)))
+    b.graph.outputs = [b.add(Conv2D(pads=(1, 1, 1, 1)), [x, w], "y")]
+    return b.graph
+
+
+@pytest.mark.cc
+@pytest.mark.parametrize("parts", [0, 3])
+def test_scratch_is_on_the_stack_where_it_is_small(parts: int) -> None:
+    graphs = [_padded(4), _padded(200)]
+    small, large = (segment_source(g, "s", core("x86_64_v3")) for g in graphs)
+    assert small.plan.size == 0
+    assert "EK_STACK(" in small.text
+    assert large.plan.size > STACK_BYTES
+    assert "EK_STACK(" not in large.text
+    inputs = [random_inputs(g, i) for i, g in enumerate(graphs)]
+    for graph, given, got in zip(graphs, inputs, run_on("x86_64_v3", graphs, inputs, parts), strict=True):
+        assert_agree(got, interp(graph, given))
