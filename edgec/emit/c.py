@@ -25,7 +25,7 @@ from edgec.ir.graph import unique
 from edgec.ops.opaque import Opaque
 from edgec.schedule.cores import PLAIN, Core
 from edgec.schedule.fuse import Step
-from edgec.schedule.liveness import Lifetime, aligned, lifetimes, tensors
+from edgec.schedule.liveness import STACK_BYTES, Lifetime, aligned, lifetimes, tensors
 from edgec.schedule.steps import DEFAULT, schedule
 from edgec.schedule.variant import Rules
 from edgec.schedule.views import Places
@@ -36,9 +36,6 @@ CSRC = Path(edgec_runtime.__file__).parent / "csrc"
 SMALL_BYTES = 256
 TABLE_BYTES = 4096
 """The largest constants that are written as text: of any shape, of one dimension."""
-
-STACK_BYTES = 16 << 10
-"""The largest scratch of a call that is on the stack, not in the arena."""
 
 CTYPES = {
     "float32": "float",

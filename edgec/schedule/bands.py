@@ -10,7 +10,7 @@ from edgec.ir import PART, PARTS, Graph, KernelCall, Pointer, Scratch, Struct, T
 from edgec.ir.kernel import Operand
 from edgec.schedule.cores import Core
 from edgec.schedule.fuse import Step
-from edgec.schedule.liveness import Lifetime, aligned, lifetimes, peak, tensors
+from edgec.schedule.liveness import STACK_BYTES, Lifetime, aligned, lifetimes, peak, tensors
 from edgec.schedule.views import Places
 
 _GEMM, _DEPTHWISE = "ek_gemm_f32_simd", "ek_dwconv2d_f32_simd"
@@ -111,7 +111,7 @@ class _Bands:
 def _scratches(steps: Sequence[Step], threads: int) -> Iterator[Lifetime]:
     for i, step in enumerate(steps):
         for x in (x for call in step.calls for x in call.operands if isinstance(x, Scratch)):
-            yield Lifetime("", x.nbytes * threads, i, i)
+            yield Lifetime("", x.nbytes * threads if x.nbytes > STACK_BYTES else 0, i, i)
 
 
 def _part(step: Step, kernel: str) -> _Part | None:
@@ -120,6 +120,8 @@ def _part(step: Step, kernel: str) -> _Part | None:
         return None
     x, w, bias, slope, added, y, _, p, *rest = step.calls[0].operands
     if not (isinstance(x, Pointer) and isinstance(y, Pointer) and isinstance(p, Struct)) or x.offset or y.offset:
+        return None
+    if p.number("yx") != y.value.type.shape[-1]:
         return None
     other = added if isinstance(added, Pointer) else None
     return _Part(step.calls[0], p, x, y, other, (w, bias, slope), tuple(rest[:-2]))
@@ -148,9 +150,7 @@ def _call(before: _Part | None, dw: _Part, after: _Part | None, core: Core) -> K
         if part
         for name, value in part.fields(prefix).items()
     }
-    p = Struct(
-        "ek_row_bands_f32_t", **around, **dw.fields(""), rows=rows, kept=kept, between=between, scratch_bytes=nbytes
-    )
+    p = Struct("ek_row_bands_f32_t", **around, **dw.fields(""), rows=rows, kept=kept, between=between)
     last = after or dw
     return KernelCall(
         "ek_row_bands_f32_simd", ((before or dw).x, last.added or 0, last.y, Scratch(nbytes), p, PART, PARTS)

@@ -12,6 +12,9 @@ from edgec.schedule.views import Places
 ALIGNMENT = 64
 """Bytes; a cache line of the boards' CPUs."""
 
+STACK_BYTES = 16 << 10
+"""The largest scratch of a call that is on the stack, not in the arena."""
+
 
 def aligned(nbytes: int) -> int:
     """Rounded up to the alignment."""

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from edgec.drive.lower import Options, lower
-from edgec.emit.c import STACK_BYTES, segment_source
+from edgec.emit.c import segment_source
 from edgec.errors import EdgecError
 from edgec.ir import Builder, Graph, TensorType, interp
 from edgec.ops.conv import Conv2D
 from edgec.schedule.cores import PLAIN, core
+from edgec.schedule.liveness import STACK_BYTES
 from tests.harness import assert_agree, random_inputs
 from tests.schedule.runner import run_on
 

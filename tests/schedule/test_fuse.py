@@ -21,7 +21,7 @@ from tests.schedule.on import on
 from tests.schedule.runner import run_on
 
 CHANNELS = 16
-IMAGE = TensorType((1, 6, 7, CHANNELS))
+IMAGE = TensorType((1, 6, 17, CHANNELS))
 
 
 def _weights(b: Builder, *shape: int) -> Value:
@@ -77,7 +77,7 @@ def _joined(b: Builder, x: Value) -> list[Value]:
     one, two = _conv(b, x, "one"), b.add(HardSwish(), [_depthwise(b, x, "two")], "swish")
     three = _residual(b, x)[0]
     added = _add(b, x, _conv(b, x, "conv"), "sum")
-    joined = b.add(Concat(3), [one, three, x, two, added], "joined")
+    joined = b.add(Concat(3), [one, three, x, two, _depthwise(b, x, "four"), added], "joined")
     return [b.add(Relu(), [joined], "relu"), b.add(Relu(), [three], "relu2")]
 
 
@@ -122,6 +122,7 @@ WANTED: dict[Callable[[Builder, Value], list[Value]], list[str]] = {
         "conv2d add prelu",
         "depthwise_conv2d hard_swish",
         "conv2d add",
+        "depthwise_conv2d concat",
         "concat",
         "relu",
         "relu",

@@ -122,7 +122,7 @@ EK_KERNEL void ek_dwrun_f32(const ek_dwtile_f32_t *t, const float *w, const floa
                             const int K, const int S) {
     enum { MOST = 11, TAPS = 25 };
     const int rows = (EK_DW_ROWS - 1) * S + K, cols = (EK_DW_COLS - 1) * S + K, total = p->c, count = t->count;
-    const ptrdiff_t dx = t->dx, dy = t->dy, yx = (ptrdiff_t)p->apart_x * total;
+    const ptrdiff_t dx = t->dx, dy = t->dy, yx = (ptrdiff_t)p->apart_x * p->yx;
     const ek_vf low = ek_vf_set(p->low), high = ek_vf_set(p->high);
     const float *const first = t->x;
     float *const first_y = t->y[0], *const first_z = t->y[EK_DW_COLS];

@@ -19,26 +19,25 @@ typedef struct {
     ek_dwtile_f32_fn *tile;
     int rows;          /* of the depthwise result, in one band */
     int kept, between; /* floats of the expanded rows of a band, and of its depthwise result */
-    int scratch_bytes; /* of one part: both, then what the convolutions need */
 } ek_row_bands_f32_t;
 
-EK_SHARED void ek_band_gemm_f32(const float *x, const ek_band_gemm_f32_t *g, const float *added, float *y, void *patch,
+EK_SHARED void ek_band_gemm_f32(const float *x, const ek_band_gemm_f32_t *g, const float *added, float *y, float *patch,
                                 int pixels) {
     ek_gemm_f32_t q = g->p;
-    q.iw = q.ow = pixels, q.scratch_bytes = 0;
+    q.iw = q.ow = pixels;
     ek_gemm_f32_simd(x, g->w, g->bias, g->slope, added, y, patch, &q, g->tile, g->tail, 0, 1);
 }
 
-/* x: the image of the first convolution that there is; added: null, or as y. Threads share the bands. */
-EK_SHARED void ek_row_bands_f32_simd(const float *x, const float *added, float *y, void *scratch, const ek_row_bands_f32_t *p,
+/* x: the image of the first convolution that there is; added: null, or as y. kept: scratch of this part alone, those
+ * rows, then what is between, then what the convolutions need. Threads share the bands. */
+EK_SHARED void ek_row_bands_f32_simd(const float *x, const float *added, float *y, float *kept, const ek_row_bands_f32_t *p,
                                  int part, int parts) {
     const ek_dwconv2d_f32_t *d = &p->p;
     const int bands = (d->oh + p->rows - 1) / p->rows, has_before = p->before.w != NULL, has_after = p->after.w != NULL;
     const ptrdiff_t wide = (ptrdiff_t)d->iw * d->c, x_row = has_before ? (ptrdiff_t)d->iw * p->before.p.ic : wide;
     const ptrdiff_t y_row = (ptrdiff_t)d->ow * (has_after ? p->after.p.oc : d->c);
     const ek_share_t share = ek_share(d->n * bands, 1, part, parts);
-    float *kept = (void *)((char *)scratch + (ptrdiff_t)part * p->scratch_bytes), *between = kept + p->kept;
-    void *rest = between + p->between;
+    float *between = kept + p->kept, *rest = between + p->between;
     int from = 0, to = 0; /* the rows that are kept */
     EK_ROLLED for (int b = share.from; b < share.to; b++) {
         const int image = b / bands, o = b % bands * p->rows, count = EK_MIN(p->rows, d->oh - o), y0 = o * d->sh - d->pt;
@@ -55,7 +54,7 @@ EK_SHARED void ek_row_bands_f32_simd(const float *x, const float *added, float *
                 ek_band_gemm_f32(px + to * x_row, &p->before, NULL, kept + (to - from) * wide, rest, (high - to) * d->iw);
             to = EK_MAX(to, high), in = kept;
         }
-        q.n = 1, q.ih = high - low, q.oh = count, q.pt = low - y0, q.scratch_bytes = 0;
+        q.n = 1, q.ih = high - low, q.oh = count, q.pt = low - y0;
         ek_dwconv2d_f32_simd(in, p->w, p->bias, p->slope, !has_after && added ? added + at : NULL,
                              has_after ? between : y + at, rest, &q, p->tile, 0, 1);
         if (has_after) ek_band_gemm_f32(between, &p->after, added ? added + at : NULL, y + at, rest, count * d->ow);
