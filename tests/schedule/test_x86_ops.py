@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from edgec.emit.c import segment_source
+from edgec.emit.c import CSRC, segment_source
 from edgec.ir import Builder, Graph, Value, interp
 from edgec.ops.conv import Conv2D, DepthwiseConv2D
 from edgec.ops.matmul import FullyConnected
@@ -54,3 +57,16 @@ def test_samples(name: str) -> None:
     assert not plain
     gcc = Compiler((*Compiler.native("gcc").command, *flags))
     assert_agree(run_c(graph, inputs, gcc, core(name)), interp(graph, inputs))
+
+
+@pytest.mark.cc
+def test_tiles_for_vnni_are_small(tmp_path: Path) -> None:
+    """What turns sums into bytes is there once for tiles of a width, not in each."""
+    (tmp_path / "seg.c").write_text(segment_source(samples_graph(), "seg", core("x86_64_v4_vnni")).text)
+    gcc = Compiler((*Compiler.native("gcc").command, *X86["x86_64_v4_vnni"][1]))
+    gcc.compile(tmp_path / "seg.c", [CSRC], tmp_path / "seg.o")
+    done = subprocess.run(["nm", "-S", str(tmp_path / "seg.o")], capture_output=True, text=True, check=True)
+    symbols = [line.split() for line in done.stdout.splitlines() if "ek_gemm_s8_row_m" in line]
+    sizes = {words[3]: int(words[1], 16) for words in symbols}
+    assert len(sizes) > 5
+    assert max(sizes.values()) < 2500, sizes
