@@ -203,7 +203,8 @@ EK_KERNEL const float *ek_dw_pixel(const float *x, const float *zeros, const ek_
 EK_KERNEL int ek_dw_inside(const ek_dwconv2d_f32_t *p, int oy, int ox) {
     const int y0 = oy * p->sh - p->pt, x0 = ox * p->sw - p->pl, step = EK_DW_COLS * p->apart_x;
     const int left = p->iw - 1 - (p->cols - 1) * p->dw - x0, wanted = p->ow - 1 - (EK_DW_COLS - 1) * p->apart_x - ox;
-    if (!p->rows || (!EK_MASKS && p->c < EK_VL) || y0 < 0 || y0 + (p->rows - 1) * p->dh >= p->ih || x0 < 0 || left < 0) return 0;
+    if (!p->rows || (!EK_MASKS && p->c < EK_VL)) return 0;
+    if (y0 < 0 || y0 + (p->rows - 1) * p->dh >= p->ih || x0 < 0 || left < 0) return 0;
     if (p->run == 1 || p->c < EK_VL || wanted < 0 || p->todo & ~(EK_DO_LOW | EK_DO_HIGH)) return 1;
     return EK_MIN(p->run, EK_MIN(left / (step * p->sw), wanted / step) + 1);
 }
