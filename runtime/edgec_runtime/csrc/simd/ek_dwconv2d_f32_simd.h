@@ -45,13 +45,14 @@ typedef void ek_dwtile_f32_fn(const ek_dwtile_f32_t *t, const float *w, const fl
 typedef struct {
     float *y[EK_DW_RESULTS];
     const float *added, *bias, *slope;
-    int c, todo, few; /* few: less channels than lanes */
+    int c, todo, few; /* few: less channels than lanes, those of `some` */
+    ek_vmask some;
     ek_vf low, high, low_sum, high_sum;
 } ek_dwsums_f32_t;
 
 EK_KERNEL void ek_dwsums_f32(ek_dwsums_f32_t *s, const ek_dwtile_f32_t *t, const float *bias, const float *slope,
                              const ek_dwconv2d_f32_t *p, const int few) {
-    s->few = few;
+    s->few = few, s->some = ek_vmask_of(p->c);
     EK_EACH_DW(r) s->y[r] = t->y[r];
     s->added = t->y[0] + t->added, s->bias = bias, s->slope = slope, s->c = p->c, s->todo = p->todo;
     s->low = ek_vf_set(p->low), s->high = ek_vf_set(p->high);
@@ -59,11 +60,11 @@ EK_KERNEL void ek_dwsums_f32(ek_dwsums_f32_t *s, const ek_dwtile_f32_t *t, const
 }
 
 EK_KERNEL ek_vf ek_dw_load(const float *x, const ek_dwsums_f32_t *s) {
-    return s->few ? ek_vf_load_n(x, s->c) : ek_vf_load(x);
+    return s->few ? ek_vf_load_some(x, s->some, ek_vf_set(0)) : ek_vf_load(x);
 }
 EK_KERNEL void ek_dw_store(float *y, ek_vf v, const ek_dwsums_f32_t *s) {
     if (s->few)
-        ek_vf_store_n(y, v, s->c);
+        ek_vf_store_some(y, v, s->some);
     else
         ek_vf_store(y, v);
 }
@@ -95,7 +96,7 @@ EK_KERNEL void ek_dwtile_f32(const ek_dwtile_f32_t *t, const float *w, const flo
     ek_dwsums_f32(&s, t, bias, slope, p, few);
     if (!border) EK_UNROLL for (int i = 0; i < rows; i++) row[i] = t->x + i * t->dy;
     EK_ROLLED for (int next = 0; next < s.c; next += EK_VL, w += K * K * EK_VL) {
-        const int c = few ? 0 : EK_MIN(next, s.c - EK_VL);
+        const int c = few ? EK_MAX(EK_MIN(next, s.c - EK_VL), 0) : EK_MIN(next, s.c - EK_VL);
         ek_vf acc[EK_DW_RESULTS];
         acc[0] = ek_vf_load(s.bias + c);
         EK_EACH_DW(r) acc[r] = acc[0];
@@ -160,14 +161,14 @@ EK_KERNEL void ek_dwrun_f32(const ek_dwtile_f32_t *t, const float *w, const floa
 #define EK_DWTILE_F32(K, S)                                                                                           \
     EK_SHARED void ek_dwtile_f32_k##K##s##S(const ek_dwtile_f32_t *t, const float *w, const float *bias,              \
                                             const float *slope, const ek_dwconv2d_f32_t *p) {                         \
-        if (EK_VL > 4 && p->c < EK_VL)                                                                                \
+        if (!EK_MASKS && EK_VL > 4 && p->c < EK_VL)                                                                   \
             ek_dwtile_f32(t, w, bias, slope, p, K, S, 1, 1);                                                          \
         else if (t->each)                                                                                             \
-            ek_dwtile_f32(t, w, bias, slope, p, K, S, 1, 0);                                                          \
+            ek_dwtile_f32(t, w, bias, slope, p, K, S, 1, EK_MASKS);                                                   \
         else if (t->count > 1)                                                                                        \
             ek_dwrun_f32(t, w, bias, p, K, S);                                                                        \
         else                                                                                                          \
-            ek_dwtile_f32(t, w, bias, slope, p, K, S, 0, 0);                                                          \
+            ek_dwtile_f32(t, w, bias, slope, p, K, S, 0, EK_MASKS);                                                   \
     }
 EK_DWTILE_F32(3, 1)
 EK_DWTILE_F32(3, 2)
@@ -204,8 +205,9 @@ EK_KERNEL const float *ek_dw_pixel(const float *x, const float *zeros, const ek_
 EK_KERNEL int ek_dw_inside(const ek_dwconv2d_f32_t *p, int oy, int ox) {
     const int y0 = oy * p->sh - p->pt, x0 = ox * p->sw - p->pl, step = EK_DW_COLS * p->apart_x;
     const int left = p->iw - 1 - (p->cols - 1) * p->dw - x0, wanted = p->ow - 1 - (EK_DW_COLS - 1) * p->apart_x - ox;
-    if (!p->rows || p->c < EK_VL || y0 < 0 || y0 + (p->rows - 1) * p->dh >= p->ih || x0 < 0 || left < 0) return 0;
-    if (p->run == 1 || wanted < 0 || p->todo & ~(EK_DO_LOW | EK_DO_HIGH)) return 1;
+    if (!p->rows || (!EK_MASKS && p->c < EK_VL)) return 0;
+    if (y0 < 0 || y0 + (p->rows - 1) * p->dh >= p->ih || x0 < 0 || left < 0) return 0;
+    if (p->run == 1 || p->c < EK_VL || wanted < 0 || p->todo & ~(EK_DO_LOW | EK_DO_HIGH)) return 1;
     return EK_MIN(p->run, EK_MIN(left / (step * p->sw), wanted / step) + 1);
 }
 

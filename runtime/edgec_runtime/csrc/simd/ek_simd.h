@@ -15,6 +15,15 @@ typedef struct {
     int32_t bias, rest;
 } ek_scaled_sum_t;
 
+/* n < 256 bytes, in pieces of fixed sizes. */
+EK_SHARED void ek_copy_few(void *to, const void *from, int n) {
+    char *y = to;
+    const char *x = from;
+#define EK_PIECE(SIZE) \
+    if (n & (SIZE)) memcpy(y, x, SIZE), y += (SIZE), x += (SIZE);
+    EK_PIECE(128) EK_PIECE(64) EK_PIECE(32) EK_PIECE(16) EK_PIECE(8) EK_PIECE(4) EK_PIECE(2) EK_PIECE(1)
+}
+
 #if defined(__AVX512BW__) && defined(__AVX512VL__)
 #include "ek_simd_avx512.h"
 #elif defined(__AVX2__) && defined(__FMA__)
@@ -30,32 +39,16 @@ enum { EK_VH = 2 * EK_VL, EK_VB = 4 * EK_VL };
 EK_KERNEL ek_vi ek_vi_as(ek_vf v) { return (ek_vi)v; }
 EK_KERNEL ek_vf ek_vf_as(ek_vi v) { return (ek_vf)v; }
 
-/* n < 256 bytes, in pieces of fixed sizes. */
-EK_SHARED void ek_copy_few(void *to, const void *from, int n) {
-    char *y = to;
-    const char *x = from;
-#define EK_PIECE(SIZE) \
-    if (n & (SIZE)) memcpy(y, x, SIZE), y += (SIZE), x += (SIZE);
-    EK_PIECE(128) EK_PIECE(64) EK_PIECE(32) EK_PIECE(16) EK_PIECE(8) EK_PIECE(4) EK_PIECE(2) EK_PIECE(1)
-}
-
 /* A whole vector or, at the end of a row, n elements; the others are `rest`. */
 EK_KERNEL ek_vf ek_vf_load_rest(const float *p, int n, float rest) {
-    if (n >= EK_VL) return ek_vf_load(p);
-    float all[EK_VL];
-    ek_vf_store(all, ek_vf_set(rest));
-    ek_copy_few(all, p, 4 * n);
-    return ek_vf_load(all);
+    return n >= EK_VL ? ek_vf_load(p) : ek_vf_load_some(p, ek_vmask_of(n), ek_vf_set(rest));
 }
 EK_KERNEL ek_vf ek_vf_load_n(const float *p, int n) { return ek_vf_load_rest(p, n, 0); }
 EK_KERNEL void ek_vf_store_n(float *p, ek_vf v, int n) {
-    if (n >= EK_VL) {
+    if (n >= EK_VL)
         ek_vf_store(p, v);
-    } else {
-        float all[EK_VL];
-        ek_vf_store(all, v);
-        ek_copy_few(p, all, 4 * n);
-    }
+    else
+        ek_vf_store_some(p, v, ek_vmask_of(n));
 }
 EK_KERNEL ek_vb ek_vb_load_n(const void *p, int n) {
     if (n >= EK_VB) return ek_vb_load(p);

@@ -12,6 +12,16 @@ typedef __m128i ek_vshift;
 EK_KERNEL ek_vf ek_vf_set(float v) { return _mm256_set1_ps(v); }
 EK_KERNEL ek_vf ek_vf_load(const float *p) { return _mm256_loadu_ps(p); }
 EK_KERNEL void ek_vf_store(float *p, ek_vf v) { _mm256_storeu_ps(p, v); }
+/* The first n of a vector; masked loads and stores take longer than others. */
+enum { EK_MASKS = 0 };
+typedef __m256i ek_vmask;
+EK_KERNEL ek_vmask ek_vmask_of(int n) {
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+EK_KERNEL ek_vf ek_vf_load_some(const float *p, ek_vmask some, ek_vf rest) {
+    return _mm256_blendv_ps(rest, _mm256_maskload_ps(p, some), (ek_vf)some);
+}
+EK_KERNEL void ek_vf_store_some(float *p, ek_vf v, ek_vmask some) { _mm256_maskstore_ps(p, some, v); }
 EK_KERNEL ek_vf ek_vf_fma(ek_vf a, ek_vf b, ek_vf c) { return _mm256_fmadd_ps(a, b, c); }
 EK_KERNEL ek_vf ek_vf_fnma(ek_vf a, ek_vf b, ek_vf c) { return _mm256_fnmadd_ps(a, b, c); }
 EK_KERNEL ek_vf ek_vf_max(ek_vf a, ek_vf b) { return _mm256_max_ps(a, b); }

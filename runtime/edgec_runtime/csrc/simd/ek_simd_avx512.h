@@ -12,6 +12,14 @@ typedef __m128i ek_vshift;
 EK_KERNEL ek_vf ek_vf_set(float v) { return _mm512_set1_ps(v); }
 EK_KERNEL ek_vf ek_vf_load(const float *p) { return _mm512_loadu_ps(p); }
 EK_KERNEL void ek_vf_store(float *p, ek_vf v) { _mm512_storeu_ps(p, v); }
+/* The first n of a vector; masked loads and stores take no longer than others. */
+enum { EK_MASKS = 1 };
+typedef __mmask16 ek_vmask;
+EK_KERNEL ek_vmask ek_vmask_of(int n) { return (ek_vmask)(n < EK_VL ? (1u << EK_MAX(n, 0)) - 1 : 0xffff); }
+EK_KERNEL ek_vf ek_vf_load_some(const float *p, ek_vmask some, ek_vf rest) {
+    return _mm512_mask_loadu_ps(rest, some, p);
+}
+EK_KERNEL void ek_vf_store_some(float *p, ek_vf v, ek_vmask some) { _mm512_mask_storeu_ps(p, some, v); }
 EK_KERNEL ek_vf ek_vf_fma(ek_vf a, ek_vf b, ek_vf c) { return _mm512_fmadd_ps(a, b, c); }
 EK_KERNEL ek_vf ek_vf_fnma(ek_vf a, ek_vf b, ek_vf c) { return _mm512_fnmadd_ps(a, b, c); }
 EK_KERNEL ek_vf ek_vf_max(ek_vf a, ek_vf b) { return _mm512_max_ps(a, b); }

@@ -11,6 +11,21 @@ typedef int32x4_t ek_vshift;
 EK_KERNEL ek_vf ek_vf_set(float v) { return vdupq_n_f32(v); }
 EK_KERNEL ek_vf ek_vf_load(const float *p) { return vld1q_f32(p); }
 EK_KERNEL void ek_vf_store(float *p, ek_vf v) { vst1q_f32(p, v); }
+/* The first n of a vector: by way of a copy. */
+enum { EK_MASKS = 0 };
+typedef int ek_vmask;
+EK_KERNEL ek_vmask ek_vmask_of(int n) { return EK_CLAMP(n, 0, 4); }
+EK_KERNEL ek_vf ek_vf_load_some(const float *p, ek_vmask some, ek_vf rest) {
+    float all[4];
+    ek_vf_store(all, rest);
+    ek_copy_few(all, p, 4 * some);
+    return ek_vf_load(all);
+}
+EK_KERNEL void ek_vf_store_some(float *p, ek_vf v, ek_vmask some) {
+    float all[4];
+    ek_vf_store(all, v);
+    ek_copy_few(p, all, 4 * some);
+}
 EK_KERNEL ek_vf ek_vf_fma(ek_vf a, ek_vf b, ek_vf c) { return vfmaq_f32(c, a, b); } /* a * b + c */
 EK_KERNEL ek_vf ek_vf_fnma(ek_vf a, ek_vf b, ek_vf c) { return vfmsq_f32(c, a, b); } /* c - a * b */
 EK_KERNEL ek_vf ek_vf_max(ek_vf a, ek_vf b) { return vmaxq_f32(a, b); }

@@ -128,15 +128,29 @@ EK_KERNEL ek_vf ek_hard_swish_of(ek_vf v) {
     return v * ek_vf_min(ek_vf_max(part, ek_vf_set(0)), ek_vf_set(1));
 }
 
+/* Where masks cost nothing: those of a vector that lie within the result. */
+EK_KERNEL ek_vf ek_part_load(const float *p, ek_vmask some) {
+    return EK_MASKS ? ek_vf_load_some(p, some, ek_vf_set(0)) : ek_vf_load(p);
+}
+EK_KERNEL void ek_part_store(float *p, ek_vf v, ek_vmask some) {
+    if (EK_MASKS)
+        ek_vf_store_some(p, v, some);
+    else
+        ek_vf_store(p, v);
+}
+EK_KERNEL void ek_row_f32(float *to, const float *from, int n) {
+    EK_ROLLED for (int i = 0; i < n; i += EK_VL) ek_vf_store_n(to + i, ek_vf_load_n(from + i, n - i), n - i);
+}
+
 /* What follows the sums. added: of the first window, `yx` floats between windows. */
 EK_KERNEL void ek_tile_f32_finish(const float *added, ptrdiff_t yx, const ek_tile_f32_t *t, int o, ek_vf acc[][2],
-                                  const int MR, const int NV, const int PS) {
+                                  const ek_vmask *some, const int MR, const int NV, const int PS) {
     EK_BOUND_F32(EK_DO_LOW | EK_DO_HIGH, ek_vf_max, t->low)
     EK_BOUND_F32(EK_DO_LOW | EK_DO_HIGH, ek_vf_min, t->high)
     if (!(t->todo & ~(EK_DO_LOW | EK_DO_HIGH))) return;
     if (t->todo & EK_DO_ADD)
         EK_UNROLL for (int r = 0; r < MR; r++, added += yx) {
-            EK_UNROLL for (int i = 0; i < NV; i++) EK_SUM_F32 += ek_vf_load(added + i * EK_VL);
+            EK_UNROLL for (int i = 0; i < NV; i++) EK_SUM_F32 += ek_part_load(added + i * EK_VL, some[i]);
         }
     EK_BOUND_F32(EK_DO_LOW_SUM, ek_vf_max, t->low_sum)
     EK_BOUND_F32(EK_DO_HIGH_SUM, ek_vf_min, t->high_sum)
@@ -165,23 +179,25 @@ EK_KERNEL void ek_tile_f32(const float *x, const float *w, const float *added, f
             x += next_x;
         }
     }
+    ek_vmask some[2];
+    EK_UNROLL for (int i = 0; i < NV; i++) some[i] = ek_vmask_of(cols - i * EK_VL);
     EK_ROLLED for (; count > 0; count -= MR) {
         ek_vf acc[EK_F32_ROWS][2];
         float edge[EK_F32_ROWS * EK_PANEL_F32]; /* a tile that is not whole goes by way of one that is */
-        const int rows = EK_MIN(count, MR), whole = rows == MR && cols == width;
+        const int rows = EK_MIN(count, MR), whole = rows == MR && (EK_MASKS || cols == width);
         const ptrdiff_t yx = whole ? t->yx : width;
         float *to = whole ? y : edge;
         ek_tile_f32_sums(x, w, t, o, acc, MR, NV, PS);
         if (apart && !whole)
             EK_ROLLED for (int r = 0; r < rows; r++)
-                EK_ROLLED for (int c = 0; c < cols; c++) edge[r * width + c] = added[r * t->yx + c];
-        ek_tile_f32_finish(whole ? added : edge, yx, t, o, acc, MR, NV, PS);
+                ek_row_f32(edge + r * width, added + r * t->yx, cols);
+        ek_tile_f32_finish(whole ? added : edge, yx, t, o, acc, some, MR, NV, PS);
         EK_UNROLL for (int r = 0; r < MR; r++, to += yx) {
-            EK_UNROLL for (int i = 0; i < NV; i++) ek_vf_store(to + i * EK_VL, EK_SUM_F32);
+            EK_UNROLL for (int i = 0; i < NV; i++) ek_part_store(to + i * EK_VL, EK_SUM_F32, some[i]);
         }
         if (!whole)
             EK_ROLLED for (int r = 0; r < rows; r++)
-                EK_ROLLED for (int c = 0; c < cols; c++) y[r * t->yx + c] = edge[r * width + c];
+                ek_row_f32(y + r * t->yx, edge + r * width, cols);
         x += MR * t->sx, y += MR * t->yx;
         if (apart) added += MR * t->yx;
     }

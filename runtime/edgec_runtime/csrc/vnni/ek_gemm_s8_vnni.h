@@ -29,39 +29,58 @@ EK_KERNEL __m512i ek_gemm_s8_narrow_vnni(const __m512i *v, const int nv) {
     return _mm512_permutexvar_epi32(order, _mm512_packs_epi16(low, high));
 }
 
-/* plain: negative results and the clamp are those of saturation. */
-EK_KERNEL void ek_gemm_s8_store_vnni(__m512i sum[][4], const int32_t *q, int8_t *y, int channels, const ek_gemm_s8_t *p,
-                                     const int mr, const int nv, const int plain) {
+/* mr windows of 16 * nv sums to results. plain: negative results and the clamp are those of saturation. */
+EK_KERNEL void ek_gemm_s8_store_vnni(const int32_t *sums, int mr, const int32_t *q, int8_t *y, int channels,
+                                     const ek_gemm_s8_t *p, const int nv, const int plain) {
     const __m512i low = _mm512_set1_epi8((char)p->low), high = _mm512_set1_epi8((char)p->high);
     const __mmask64 some = ~0ull >> (64 - channels);
-    EK_UNROLL for (int i = 0; i < nv; i++, q += 16) {
-        const ek_requant_vnni_t c = ek_requant_load_vnni(q + 16 * nv, q + 32 * nv, q + 48 * nv);
-        EK_UNROLL for (int r = 0; r < mr; r++) sum[r][i] = ek_requant_vnni(sum[r][i], c, plain);
-    }
-    EK_UNROLL for (int r = 0; r < mr; r++, y += p->y_step) {
-        __m512i v = ek_gemm_s8_narrow_vnni(sum[r], nv);
-        if (!plain) v = _mm512_min_epi8(_mm512_max_epi8(v, low), high);
+    ek_requant_vnni_t c[4];
+    EK_UNROLL for (int i = 0; i < nv; i++)
+        c[i] = ek_requant_load_vnni(q + 16 * (nv + i), q + 16 * (2 * nv + i), q + 16 * (3 * nv + i));
+    EK_NO_UNROLL for (int r = 0; r < mr; r++, y += p->y_step) {
+        __m512i v[4];
+        EK_UNROLL for (int i = 0; i < nv; i++, sums += 16)
+            v[i] = ek_requant_vnni(_mm512_loadu_si512(sums), c[i], plain);
+        v[0] = ek_gemm_s8_narrow_vnni(v, nv);
+        if (!plain) v[0] = _mm512_min_epi8(_mm512_max_epi8(v[0], low), high);
         if (channels < 16 * nv || nv == 3)
-            _mm512_mask_storeu_epi8(y, some, v);
+            _mm512_mask_storeu_epi8(y, some, v[0]);
         else if (nv == 4)
-            _mm512_storeu_si512(y, v);
+            _mm512_storeu_si512(y, v[0]);
         else if (nv == 2)
-            _mm256_storeu_si256((void *)y, _mm512_castsi512_si256(v));
+            _mm256_storeu_si256((void *)y, _mm512_castsi512_si256(v[0]));
         else
-            _mm_storeu_si128((void *)y, _mm512_castsi512_si128(v));
+            _mm_storeu_si128((void *)y, _mm512_castsi512_si128(v[0]));
     }
 }
+
+/* One for all tiles of a width: in each of them it would be most of the code. */
+#define EK_GEMM_S8_STORE_VNNI(nv)                                                                                     \
+    EK_SHARED void ek_gemm_s8_store_n##nv##_vnni(const int32_t *sums, int mr, const unsigned char *panel, int8_t *y,  \
+                                                 int channels, const ek_gemm_s8_t *p) {                               \
+        const int32_t *q = (const void *)panel;                                                                       \
+        if (p->finish != EK_GEMM_FAST)                                                                                \
+            ek_gemm_s8_finish(sums, mr, panel, y, channels, p);                                                       \
+        else if (p->low == -128 && p->high == 127 && p->y_zero == -128)                                               \
+            ek_gemm_s8_store_vnni(sums, mr, q, y, channels, p, nv, 1);                                                \
+        else                                                                                                          \
+            ek_gemm_s8_store_vnni(sums, mr, q, y, channels, p, nv, 0);                                                \
+    }
+EK_GEMM_S8_STORE_VNNI(1)
+EK_GEMM_S8_STORE_VNNI(2)
+EK_GEMM_S8_STORE_VNNI(3)
+EK_GEMM_S8_STORE_VNNI(4)
 
 /* zero: whether the weights have a zero point. */
 EK_KERNEL void ek_gemm_s8_tile_vnni(const int8_t *const *taps, ptrdiff_t at, const unsigned char *panel, int8_t *y,
                                     int channels, const ek_gemm_s8_t *p, const int mr, const int nv, const int zero) {
-    const int32_t *q = (const void *)panel;
+    const int32_t *bias = (const void *)panel;
     const int8_t *w = (const int8_t *)panel + 256 * nv;
     const __m512i ones = _mm512_set1_epi8(1);
     const ptrdiff_t step = p->step;
     __m512i sum[12][4], all[12];
     EK_UNROLL for (int r = 0; r < mr; r++) {
-        EK_UNROLL for (int i = 0; i < nv; i++) sum[r][i] = _mm512_loadu_si512(q + 16 * i);
+        EK_UNROLL for (int i = 0; i < nv; i++) sum[r][i] = _mm512_loadu_si512(bias + 16 * i);
         all[r] = _mm512_setzero_si512();
     }
     for (int t = 0; t < p->taps; t++) {
@@ -85,17 +104,13 @@ EK_KERNEL void ek_gemm_s8_tile_vnni(const int8_t *const *taps, ptrdiff_t at, con
             EK_UNROLL for (int i = 0; i < nv; i++) sum[r][i] = _mm512_sub_epi32(sum[r][i], less);
         }
     }
-    if (p->finish == EK_GEMM_FAST) {
-        if (p->low == -128 && p->high == 127 && p->y_zero == -128)
-            ek_gemm_s8_store_vnni(sum, q, y, channels, p, mr, nv, 1);
-        else
-            ek_gemm_s8_store_vnni(sum, q, y, channels, p, mr, nv, 0);
-    } else {
-        int32_t sums[12 * 64];
-        EK_UNROLL for (int r = 0; r < mr; r++)
-            EK_UNROLL for (int i = 0; i < nv; i++) _mm512_storeu_si512(sums + 16 * (r * nv + i), sum[r][i]);
-        ek_gemm_s8_finish(sums, mr, panel, y, channels, p);
-    }
+    int32_t sums[12 * 64] __attribute__((aligned(64)));
+    EK_UNROLL for (int r = 0; r < mr; r++)
+        EK_UNROLL for (int i = 0; i < nv; i++) _mm512_store_si512(sums + 16 * (r * nv + i), sum[r][i]);
+    (nv == 1   ? ek_gemm_s8_store_n1_vnni
+     : nv == 2 ? ek_gemm_s8_store_n2_vnni
+     : nv == 3 ? ek_gemm_s8_store_n3_vnni
+               : ek_gemm_s8_store_n4_vnni)(sums, mr, panel, y, channels, p);
 }
 
 EK_GEMM_S8(ek_gemm_s8_m6n64_vnni, ek_gemm_s8_row_m6n64_vnni, ek_gemm_s8_load_vnni, ek_gemm_s8_tile_vnni, 6, 4, 0)
