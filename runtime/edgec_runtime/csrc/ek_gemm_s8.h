@@ -144,7 +144,7 @@ EK_KERNEL const int8_t *ek_gemm_s8_gather(const int8_t *const *lines, unsigned c
     const ptrdiff_t next = p->gather, step = p->x_step, run = p->gather_run;
     if (p->kh == 3) {
         const int8_t *c = lines[2];
-        EK_NO_UNROLL for (int i = 0; i < windows; i++, to += next, a += step, b += step, c += step) {
+        for (int i = 0; i < windows; i++, to += next, a += step, b += step, c += step) {
             memcpy(to, a, 16);
             memcpy(to + run, b, 16);
             memcpy(to + 2 * run, c, 16);
