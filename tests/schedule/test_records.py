@@ -13,8 +13,9 @@ import pytest
 import edgec.ops  # noqa: F401 (registers all operations)
 from edgec.errors import InputError
 from edgec.ir import KernelCall, OpDef, Struct, Table
+from edgec.report.tuning import WORTH_SHOWING
 from edgec.schedule.cores import Core, core
-from edgec.schedule.database import Database, Found
+from edgec.schedule.database import SHIPPED, Database, Found
 from edgec.schedule.records import again, record, signature
 from edgec.schedule.variant import Rules, choice, legal, preferred, tuned
 from tests.harness import sample_graph
@@ -132,3 +133,11 @@ def test_a_damaged_database_is_an_error(tmp_path: Path, text: str) -> None:
         Database.load(path)
     assert e.value.at == str(path)
     assert "remove it" in str(e.value)
+
+
+def test_what_comes_with_edgec_is_worth_it() -> None:
+    for path in SHIPPED.glob("*.json"):
+        table = Database.load(path).of(path.stem)
+        assert core(path.stem).tuned == table, f"{path.name} is for the core of its name"
+        assert table
+        assert all(f.default_ms > WORTH_SHOWING * f.ms for f in table.values())
