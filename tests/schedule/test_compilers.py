@@ -15,6 +15,7 @@ from edgec.schedule.variant import preferred
 from edgec.toolchain.cc import CODE_FLAGS
 from tests.harness import X86, assert_agree, has, random_inputs
 from tests.schedule.runner import run_on
+from tests.schedule.test_fuse import WANTED, graph_of
 from tests.schedule.test_parts import graphs_with_c
 
 _ZIG = (sys.executable, "-m", "ziglang", "cc", "-static", "-fno-sanitize=all", "-target")
@@ -53,7 +54,8 @@ def test_the_samples_need_all_headers_of_variants() -> None:
 
 
 def _has_parts_only(header: str) -> bool:
-    return header.rsplit("/", 1)[1].startswith(("ek_requant_", "ek_simd", "ek_tile_"))
+    """Of kernels, or of what several ops are together: test_fuse and test_bands have those."""
+    return header.rsplit("/", 1)[1].startswith(("ek_requant_", "ek_simd", "ek_tile_", "ek_after_", "ek_row_bands_"))
 
 
 @pytest.mark.slow
@@ -66,7 +68,7 @@ def test_gcc_and_clang_take_all_variants(name: str) -> None:
         pytest.skip(f"no {gcc[0]}")
     if not has(X86.get(name, ("fp",))[0]) and name in X86:
         pytest.skip(f"this processor has no {X86[name][0]}")
-    graphs = list(sample_graphs(name))
+    graphs = [*sample_graphs(name), *(graph_of(build) for build in WANTED)]
     assert len(graphs) > 50
     inputs = [random_inputs(g, i) for i, g in enumerate(graphs)]
     want = [interp(g, given) for g, given in zip(graphs, inputs, strict=True)]

@@ -130,7 +130,7 @@ WANTED: dict[Callable[[Builder, Value], list[Value]], list[str]] = {
 }
 
 
-def _graph(build: Callable[[Builder, Value], list[Value]]) -> Graph:
+def graph_of(build: Callable[[Builder, Value], list[Value]]) -> Graph:
     b = Builder("g")
     b.graph.outputs = build(b, b.input("x", IMAGE))
     return b.graph
@@ -138,7 +138,7 @@ def _graph(build: Callable[[Builder, Value], list[Value]]) -> Graph:
 
 @pytest.mark.parametrize("build", WANTED)
 def test_calls_join_the_maker_of_their_operand(build: Callable[[Builder, Value], list[Value]]) -> None:
-    graph = _graph(build)
+    graph = graph_of(build)
     steps = schedule(graph, core("cortex_a76")).steps
     assert [" ".join(graph.ops[i].kind for i in step.ops) for step in steps] == WANTED[build]
     assert [step.at for step in steps] == sorted({step.at for step in steps})
@@ -146,7 +146,7 @@ def test_calls_join_the_maker_of_their_operand(build: Callable[[Builder, Value],
 
 
 def test_what_is_joined_takes_no_memory_and_keeps_its_mark() -> None:
-    graph = _graph(_residual)
+    graph = graph_of(_residual)
     plain, fused = segment_source(graph, "s"), segment_source(graph, "s", core("cortex_a76"))
     assert fused.functions == plain.functions
     assert fused.calls == plain.calls
@@ -158,7 +158,7 @@ def test_what_is_joined_takes_no_memory_and_keeps_its_mark() -> None:
 
 @pytest.mark.parametrize("name", CORES)
 def test_fused_code_computes_what_the_graph_means(name: str) -> None:
-    graphs = [_graph(build) for build in WANTED]
+    graphs = [graph_of(build) for build in WANTED]
     inputs = [random_inputs(g, i) for i, g in enumerate(graphs)]
     for graph, given, got in zip(graphs, inputs, run_on(name, graphs, inputs), strict=True):
         assert_agree(got, interp(graph, given))

@@ -29,7 +29,7 @@ def test_random_schedules_of_random_layers_compute_what_the_ops_mean(name: str) 
     found = list(verdicts(name, 0, SAMPLE, seed_of(name, 7)))
     assert [(v.number, v.what, v.used, v.why) for v in found if v.why] == []
     assert sum(v.used != (PLAIN,) for v in found) > 0.7 * SAMPLE, "most layers have a variant"
-    assert len({function for v in found for _, function in v.used}) > 25
+    assert len({function for v in found for _, function in v.used}) > 20
 
 
 def _copying(more: int, back: int = 0) -> Rules:
