@@ -41,7 +41,7 @@ def _lines(fixed: float, narrow: int, *depths: int) -> tuple[Tile, ...]:
 DOT = Tiles(
     "dot",
     frozenset({"neon", "dotprod"}),
-    (*_lines(5, 8, 8, 16, 24, 28, 32, 64), *_any(22, (4, 3, 2, 1), (8, 7, 4, 1))),
+    (*_lines(5, 8, 16, 24, 28, 32, 64), *_any(22, (4, 3, 2, 1), (8, 7, 4, 1))),
     weights,
     tables,
     zero=(*_lines(9, 4, 8, 16, 28, 32), *_any(30, (4, 3, 2, 1), (7, 4, 1))),

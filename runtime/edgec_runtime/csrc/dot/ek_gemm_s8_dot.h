@@ -263,7 +263,6 @@ EK_GEMM_S8_DOT(ek_gemm_s8_m7n8z_dot, ek_gemm_s8_row_m7n8z_dot, 7, 8, 1)
         EK_GEMM_S8_TILES(ek_gemm_s8_line_dot, mr, nr, mr, nr, depth, zero)                                           \
     }                                                                                                                \
     EK_GEMM_S8_WHOLE(NAME, ROW, NULL)
-EK_GEMM_S8_LINE_DOT(ek_gemm_s8_m4n16k8_dot, ek_gemm_s8_row_m4n16k8_dot, ek_gemm_s8_row_m1n16_dot, 4, 16, 8, 0)
 EK_GEMM_S8_LINE_DOT(ek_gemm_s8_m4n16k16_dot, ek_gemm_s8_row_m4n16k16_dot, ek_gemm_s8_row_m1n16_dot, 4, 16, 16, 0)
 EK_GEMM_S8_LINE_DOT(ek_gemm_s8_m4n16k24_dot, ek_gemm_s8_row_m4n16k24_dot, ek_gemm_s8_row_m1n16_dot, 4, 16, 24, 0)
 EK_GEMM_S8_LINE_DOT(ek_gemm_s8_m4n16k28_dot, ek_gemm_s8_row_m4n16k28_dot, ek_gemm_s8_row_m1n16_dot, 4, 16, 28, 0)

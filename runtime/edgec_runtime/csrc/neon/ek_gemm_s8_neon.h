@@ -302,7 +302,7 @@ EK_KERNEL void ek_gemm_s8_tile_neon(const int8_t *const *taps, ptrdiff_t at, con
             return;
         }
     }
-    if (a->easy) ek_gemm_s8_store_neon(sum, q, y, EK_NEON_NR, p, mr, 1);
+    if (mr > 1 && a->easy) ek_gemm_s8_store_neon(sum, q, y, EK_NEON_NR, p, mr, 1);
     else ek_gemm_s8_store_neon(sum, q, y, channels, p, mr, 0);
 }
 
