@@ -21,10 +21,13 @@ from edgec_devices.plugin import block_count_plugin
 from edgec_runtime import Bundle, InputError, ToolError, write_bundle
 from edgec_runtime.bundle import WEIGHTS_FILE
 
+from edgec.emit.c import CSRC
+from edgec.toolchain.cc import CODE_FLAGS
 from tests.runtime import tiny_model
 
 V = VECTOR
 CORES = ("cortex-a53", "cortex-a72", "cortex-a76")
+X86 = ("_avx2", "_avx512", "_sse")
 Assembler = Callable[[str], list[Insn]]
 
 
@@ -147,6 +150,21 @@ def test_what_the_decoder_does_not_know(word: int) -> None:
     assert decode(word).kind == "unknown"  # nothing, nothing, SVE, AES
 
 
+@pytest.mark.cc
+@pytest.mark.parametrize(("name", "isa"), [(c, ["simd", "neon", *(["dot"] if c == CORES[2] else [])]) for c in CORES])
+def test_no_instruction_of_our_kernels_is_unknown(name: str, isa: list[str], tmp_path: Path) -> None:
+    """All variants of the kernels that a core may be given, whether or not a network of ours uses them."""
+    headers = [h for part in isa for h in sorted((CSRC / part).glob("*.h")) if not h.stem.endswith(X86)]
+    shared = "#undef EK_SHARED\n#define EK_SHARED static __attribute__((noinline, used))\n"
+    (tmp_path / "a.c").write_text(f'#include "ek_base.h"\n{shared}' + "".join(f'#include "{h}"\n' for h in headers))
+    mcpu = f"-mcpu={name.replace('-', '_')}"
+    zig(mcpu, *CODE_FLAGS, "-w", "-I", CSRC, "-c", tmp_path / "a.c", "-o", tmp_path / "a.o")
+    code, core = text_section((tmp_path / "a.o").read_bytes()), Core.load(name)
+    words = {code[i : i + 4] for i in range(0, len(code), 4)}
+    assert len(words) > 4000
+    assert [w[::-1].hex() for w in words if core.time(block(w)[0].kind) in (None, core.unknown)] == []
+
+
 @pytest.mark.parametrize("name", CORES)
 def test_every_core_has_a_time_for_every_kind(name: str) -> None:
     core = Core.load(name)
@@ -186,6 +204,8 @@ LOOPS = [
     ("cortex-a53", "fmla v1.4s, v9.4s, v10.4s", 4),  # waits for its accumulator
     ("cortex-a53", "ldr w1, [x9]; add w2, w1, #1; mul w3, w9, w9", 3),
     ("cortex-a53", "ldr w1, [x9]; mul w3, w9, w9; add w2, w1, #1", 2),
+    ("cortex-a53", "ldr q1, [x9]; ldr q2, [x9]", 2),
+    ("cortex-a53", repeated("sadalp v1$.4s, v30.8h; smull v$.8h, v31.8b, v31.8b", range(1, 7)), 18),
     # out of order
     ("cortex-a72", "fmadd s1, s9, s10, s1", 3),  # the accumulator is needed four cycles later than the factors
     ("cortex-a72", "fmadd s1, s1, s9, s10", 7),
@@ -193,6 +213,7 @@ LOOPS = [
     ("cortex-a72", repeated("fmadd s$, s30, s31, s$", range(8)), 4),  # two pipes
     ("cortex-a72", repeated("fmla v$.4s, v30.4s, v31.4s", range(8)), 8),  # both of them
     ("cortex-a72", repeated("smlal v$.4s, v30.4h, v31.4h", range(8)), 8),  # only one multiplies integers
+    ("cortex-a72", repeated("smull v$.8h, v30.8b, v31.8b; sadalp v1$.4s, v$.8h", range(1, 9)), 16),
     ("cortex-a72", repeated("add x$, x9, x9", range(1, 7)), 3),
     ("cortex-a72", "ldr x1, [x1]", 4),
     ("cortex-a76", "fmadd s1, s9, s10, s1", 2),
