@@ -13,6 +13,7 @@ from edgec_runtime.device_end.slots import machine_target
 from elftools.elf.elffile import ELFFile
 
 import edgec
+from edgec.schedule.cores import core
 from tests.networks import yolov8n_like
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
@@ -21,9 +22,9 @@ DIGITS = FIXTURES / "digits" / "digits.onnx"
 pytestmark = [pytest.mark.slow, pytest.mark.cc]
 
 
-def times(bundle: Bundle, row: int = 64) -> int:
-    """How often the most varied bytes of the weights file are in the bundle's files."""
-    weights = bundle.read("weights.bin")
+def times(bundle: Bundle, path: str, row: int = 64) -> int:
+    """How often the most varied bytes of a weights file are in the bundle's files."""
+    weights = bundle.read(path)
     at = max(range(0, len(weights) - row, row), key=lambda i: len(set(weights[i : i + row])))
     return bundle.path.read_bytes().count(weights[at : at + row])
 
@@ -33,10 +34,11 @@ def test_weights_are_in_a_bundle_once(tmp_path: Path) -> None:
     with Bundle.open(tmp_path / "d.edgec") as bundle:
         m = bundle.manifest
         assert len(m.programs) == len({*m.programs, "linux-aarch64", "linux-armv7", machine_target()})
-        assert times(bundle) == 1, "one file for all targets, each with a library and a program"
-        assert dict(m.weights) == dict.fromkeys(m.programs, "weights.bin")
+        own, others = m.weights["linux-aarch64"], {m.weights[t] for t in m.programs if t != "linux-aarch64"}
+        assert len(others - {own}) == 1, "plain kernels read the same, the Cortex-A72's their own"
+        assert [times(bundle, path) for path in (own, *others)] == [1, 1], "not in a library or a program too"
         constants = sum(s["constants"] for s in json.loads(bundle.read("report/graph.json"))["segments"])
-        assert 0.9 * constants < m.files["weights.bin"].bytes <= constants + 64 * 100
+        assert 0.75 * constants < m.files[own].bytes <= constants + 64 * 100
         for name in (*m.programs.values(), *m.libraries.values()):
             names = [s.name for s in ELFFile(io.BytesIO(bundle.read(name))).iter_sections()]
             assert not [n for n in names if n.startswith(".debug") or n == ".symtab"]
@@ -44,11 +46,11 @@ def test_weights_are_in_a_bundle_once(tmp_path: Path) -> None:
 
 def test_an_int8_bundle_has_them_in_its_tflite_too(tmp_path: Path) -> None:
     """In TFLite's order, which is not that of the kernels: so each once."""
-    calibration = FIXTURES / "digits" / "digits_calibration.npz"
-    edgec.compile(DIGITS, "pi4+coral", tmp_path / "q.edgec", calibrate=calibration)
+    model = FIXTURES / "cartoon" / "cartoon.onnx"
+    edgec.compile(model, "pi4+coral", tmp_path / "q.edgec", calibrate=FIXTURES / "photos", preprocess="0_1")
     with Bundle.open(tmp_path / "q.edgec") as bundle:
         assert [s for s in bundle.manifest.segments if s.tflite]
-        assert times(bundle) == 1
+        assert [times(bundle, path) for path in {*bundle.manifest.weights.values()}] == [1, 1]
 
 
 def test_src_compiles_by_itself_and_runs_with_the_weights(tmp_path: Path) -> None:
@@ -56,16 +58,20 @@ def test_src_compiles_by_itself_and_runs_with_the_weights(tmp_path: Path) -> Non
     with Bundle.open(tmp_path / "d.edgec") as bundle:
         for name in bundle.names:
             if name.startswith("src/") or name == "weights.bin":
-                (tmp_path / Path(name).name).write_bytes(bundle.read(name))
+                (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+                (tmp_path / name).write_bytes(bundle.read(name))
         assert bundle.manifest.programs.keys() == {machine_target()}
-    sources = sorted(tmp_path.glob("*.c"))
-    assert sum(p.stat().st_size for p in sources) < 100_000, "the C is for reading"
-    command = ["gcc", "-std=c11", "-O1", "-DEK_PROGRAM", *sources, "-lm", "-o", tmp_path / "main"]
-    subprocess.run([str(word) for word in command], check=True)
+    sources = [*sorted((tmp_path / "src" / machine_target()).glob("*.c")), tmp_path / "src" / "main.c"]
+    assert sum(p.stat().st_size for p in sources) < 200_000, "the C is for reading"
+    command = ["gcc", "-std=c11", "-O1", "-DEK_PROGRAM", f"-I{tmp_path / 'src'}"]
+    for p in sources:
+        flags = next((core(name).flags for name in ("x86_64_v3", "x86_64_v4_vnni") if p.stem.endswith(name)), ())
+        subprocess.run([*command, *flags, "-c", str(p), "-o", str(tmp_path / f"{p.stem}.o")], check=True)
+    subprocess.run(["gcc", *map(str, tmp_path.glob("*.o")), "-lm", "-o", str(tmp_path / "main")], check=True)
     assert subprocess.run([tmp_path / "main"], capture_output=True).returncode == 0
 
 
-def test_yolov8n_for_the_edge_tpu_is_under_14_mb(tmp_path: Path) -> None:
+def test_yolov8n_for_the_edge_tpu_is_under_15_mb(tmp_path: Path) -> None:
     model = yolov8n_like(tmp_path / "yolov8n.onnx")
     photos = tmp_path / "photos"
     photos.mkdir()
@@ -74,7 +80,7 @@ def test_yolov8n_for_the_edge_tpu_is_under_14_mb(tmp_path: Path) -> None:
     edgec.compile(model, "pi4+coral", tmp_path / "y.edgec", calibrate=photos)
     assert (
         tmp_path / "y.edgec"
-    ).stat().st_size < 14e6  # weights: of the .tflite, plain, and as the Cortex-A72 reads them
+    ).stat().st_size < 15e6  # weights: of the .tflite, plain, and as the Cortex-A72 reads them
     with Bundle.open(tmp_path / "y.edgec") as bundle:
         text = sum(info.bytes for name, info in bundle.manifest.files.items() if name.startswith("src/"))
         assert text < 1e6
