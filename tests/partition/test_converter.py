@@ -13,8 +13,6 @@ from edgec_partitioner.comparison import stock_of_graph
 from edgec_partitioner.converter import UNDONE, borders, float_form, int8_form
 from edgec_partitioner.cost import LINKS
 from edgec_partitioner.cpu_cost import CpuCost
-from edgec_partitioner.partition import WORTHWHILE
-from edgec_partitioner.regions import CALL_MS
 from edgec_partitioner.stock import gives_up, stock_places
 from edgec_partitioner.verdicts import Verdict, refusals
 
@@ -94,8 +92,8 @@ def test_the_file_is_channels_last_and_int8(tmp_path: Path) -> None:
     assert Counter(op.kind for op in outside) == {"quantize": 1, "transpose": 1, "dequantize": 1}
     stock = stock_of_graph(made, CpuCost(), LINKS["usb3"], "a file")
     assert stock.column.tpu_ops == stock.column.ops == len(made.ops) - 3
-    paid = [CpuCost().op_ms(op) for op in outside if op.kind != "transpose"]
-    assert stock.column.cpu_ms == pytest.approx(2 * CALL_MS + sum(paid))
+    transposed = next(op for op in outside if op.kind == "transpose")
+    assert 0 < stock.column.cpu_ms < CpuCost().op_ms(transposed)
 
 
 @pytest.mark.parametrize(
@@ -123,10 +121,7 @@ def test_both_columns_say_what_was_assumed(name: str, least: float, most: float,
     assert stock.column.tpu_macs_share > 0.999
     gain = report.comparison.gain()
     assert gain is not None
-    # both count the same: no border conversions, which no file has; what is faster on the CPU is left there
-    left = [row for row in report.ops if row.refusals and row.refusals[0].rule == WORTHWHILE]
-    assert gain["tpu_ops_share"] > -len(left) / stock.column.ops - 1e-9
-    assert gain["tpu_macs_share"] > -0.03
+    assert gain["tpu_ops_share"] > -1e-9  # both count the same: no border conversions, which no file has
     assert 0.9 < gain["speedup"] < 2  # not the 80 x of a file that nobody would write
 
 
