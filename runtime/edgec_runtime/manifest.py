@@ -18,7 +18,6 @@ from .tensors import Quant, TensorInfo
 
 SCHEMA = 3
 MAX_RANK = 8
-WEIGHTS_ALIGN = 64
 MAX_THREADS = 4
 MAX_TENSOR_BYTES = 1 << 30
 DTYPES = ("<f4", "|i1", "|u1", "<i4", "<i8", "|b1")
