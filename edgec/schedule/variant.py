@@ -79,12 +79,13 @@ Choose = Callable[[KernelCall, Core], tuple[Variant, Schedule] | None]
 @dataclass(frozen=True)
 class Rules:
     """What a schedule may do. fusion: whether calls that follow another are done with it; views: values in others;
-    bands: convolutions a few rows at a time."""
+    bands: convolutions a few rows at a time; chains: elementwise calls that follow each other in one loop."""
 
     choose: Choose = choice
     fusion: bool = True
     views: bool = True
     bands: bool = True
+    chains: bool = True
 
 
 def _legal(call: KernelCall, core: Core) -> Iterator[tuple[Variant, Schedule]]:
