@@ -11,6 +11,7 @@ from edgec.emit.c import segment_source
 from edgec.ir import Builder, Graph, TensorType, Value, interp
 from edgec.ops.activation import Clamp
 from edgec.ops.binary import Add
+from edgec.ops.concat import Concat
 from edgec.ops.conv import Conv2D, DepthwiseConv2D
 from edgec.schedule.bands import in_bands
 from edgec.schedule.cores import core
@@ -72,6 +73,19 @@ def test_bands_compute_what_the_layers_do(name: str, parts: int, monkeypatch: py
         assert segment_source(graph, "seg", core(name)).text.count(f"{BANDS}(") == 1
     inputs = [random_inputs(g, i) for i, g in enumerate(graphs)]
     for graph, given, got in zip(graphs, inputs, run_on(name, graphs, inputs, parts), strict=True):
+        assert_agree(got, interp(graph, given))
+
+
+@pytest.mark.parametrize("name", on(*WIDTHS))
+def test_bands_write_among_the_channels_of_a_concat(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    _small_cache(monkeypatch)
+    graphs = [_graph(case) for case in CASES if not case[-1]]
+    for graph in graphs:
+        (y,), build = graph.outputs, Builder(graph)
+        graph.outputs = [build.add(Concat(3), [y, build.input("other", y.type)], "both")]
+        assert segment_source(graph, "seg", core(name)).text.count(f"{BANDS}(") == 1
+    inputs = [random_inputs(g) for g in graphs]
+    for graph, given, got in zip(graphs, inputs, run_on(name, graphs, inputs, 3), strict=True):
         assert_agree(got, interp(graph, given))
 
 

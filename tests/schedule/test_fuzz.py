@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import edgec.ops  # noqa: F401 (registers all operations)
-from edgec.ir import Builder, Graph, KernelCall, TensorType, interp
+from edgec.ir import Builder, Graph, KernelCall, Quant, TensorType, interp
 from edgec.ops.conv import Conv2D
+from edgec.ops.resize import ResizeBilinear
 from edgec.ops.shape import Reshape
 from edgec.schedule.cores import Core
 from edgec.schedule.steps import DEFAULT
@@ -87,6 +88,17 @@ def test_no_group_fetches_beyond_the_image() -> None:
     cases = [Case(build.graph, inputs, core_of("x86_64_v3"), Rules(fetching))] * 2
     for got in run("x86_64_v3", cases):
         assert_agree(got, interp(build.graph, inputs))
+
+
+@pytest.mark.cc
+def test_a_border_that_is_blended_in_thirds_is_not_exact() -> None:
+    """Found by case 208 of an x86's stream of seed 12: what is half way between two bytes went up, not down."""
+    build = Builder("thirds")
+    x = build.input("x", TensorType((1, 1, 20, 16), "int8", Quant.per_tensor(0.1, 3)))
+    build.graph.outputs = [build.add(ResizeBilinear((3, 2), "half_pixel", uint8=True), [x], "y")]
+    inputs = random_inputs(build.graph)
+    (got,) = run("x86_64_v3", [Case(build.graph, inputs, core_of("x86_64_v3"))])
+    assert_agree(got, interp(build.graph, inputs))
 
 
 def test_cases_are_shared_by_all_cores() -> None:

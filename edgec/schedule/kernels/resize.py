@@ -15,6 +15,8 @@ _STRIP = 2048
 _FIXED_BITS = 10
 _BITS = {"ek_resize_bilinear_u8": 4, "ek_resize_bilinear_s8": 3}
 """The longest weights whose products stay within 16 bits; one less where ties go away from zero."""
+_EXACT = 256
+"""Parts of 1 in which weights are whole whose products with a byte and with each other float32 has exactly."""
 _SLOWER_ON = {"ek_resize_bilinear_s8": ("cortex_a53",)}
 """7.7 against 5.7 cycles an element: products of four int32 at once cost that core twice what they cost others."""
 
@@ -59,11 +61,16 @@ def _copy(call: KernelCall) -> KernelCall | None:
 
 
 def _dyadic(call: KernelCall) -> KernelCall | None:
-    """Weights that are whole in 1 / 2^bits. At a border, where a pixel is blended with itself, any will do."""
+    """Weights that are whole in 1 / 2^bits. At a border, where a pixel is blended with itself, any will do:
+    in integers; in float it is only near, which turns what is half way between two."""
     spec, bits = _spec(call), _BITS[call.kernel]
     one, inside = 1 << bits, [spec.table(f"{k}0") != spec.table(f"{k}1") for k in "yx"]
     rows, columns = (np.where(i, w * one, 0) for i, w in zip(inside, _weights(spec), strict=True))
     if not _fits(spec) or any((w % 1).any() or w.min() < 0 or w.max() > one for w in (rows, columns)):
+        return None
+    inexact = [((w * _EXACT) % 1).any() for w in _weights(spec)]
+    halves = (inexact[0] and columns.any()) or (inexact[1] and rows.any())
+    if call.kernel == "ek_resize_bilinear_u8" and halves:
         return None
     fields = {**_offsets(spec), "fy": Table(rows.astype(np.int32), "fy"), "fx": Table(columns.astype(np.int32), "fx")}
     spec = Struct("ek_resize_dyadic_t", **fields, bits=bits)

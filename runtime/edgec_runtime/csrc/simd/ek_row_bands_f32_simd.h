@@ -35,7 +35,7 @@ EK_SHARED void ek_row_bands_f32_simd(const float *x, const float *added, float *
     const ek_dwconv2d_f32_t *d = &p->p;
     const int bands = (d->oh + p->rows - 1) / p->rows, has_before = p->before.w != NULL, has_after = p->after.w != NULL;
     const ptrdiff_t wide = (ptrdiff_t)d->iw * d->c, x_row = has_before ? (ptrdiff_t)d->iw * p->before.p.ic : wide;
-    const ptrdiff_t y_row = (ptrdiff_t)d->ow * (has_after ? p->after.p.oc : d->c);
+    const ptrdiff_t y_row = (ptrdiff_t)d->ow * (has_after ? p->after.p.yx : d->yx);
     const ek_share_t share = ek_share(d->n * bands, 1, part, parts);
     float *between = kept + p->kept, *rest = between + p->between;
     int from = 0, to = 0; /* the rows that are kept */
