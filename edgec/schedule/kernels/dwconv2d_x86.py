@@ -14,6 +14,10 @@ from edgec.schedule.kernels.gemm_s8 import requant
 from edgec.schedule.variant import Schedule, Variant
 
 _MAX_TAPS = 128
+_CHANNELS_A_PIXEL = 7
+"""Where there are more, the pointwise convolutions beside a depthwise one, which have a sixth of its channels, have
+more weights than image and result: threads share their channels (Walk.by_panels), and so here, to read what each has
+written."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +114,8 @@ def _apply(call: KernelCall, isa: Isa) -> KernelCall:
     names = ("n", "ih", "iw", "oh", "ow", "kh", "kw", "sh", "sw", "dh", "dw", "pt", "pl")
     struct = Struct(
         "ek_dw_taps_s8_t", c=c, **{n: p.number(n) for n in names}, low=q.number("low"), high=q.number("high"),
-        groups=groups, sets=sets, flat=int(flat), step=0 if flat else packed.shape[1], zeros=Table(zeros, "z"),
+        groups=groups, sets=sets, flat=int(flat), step=0 if flat else packed.shape[1], units=units,
+        by_units=int(c > _CHANNELS_A_PIXEL * p.number("n") * p.number("oh") * p.number("ow")), zeros=Table(zeros, "z"),
     )  # fmt: skip
     plain = "p" if [q.number(n) for n in ("y_zero", "low", "high")] == [-128, -128, 127] else ""
     nine = "nine" if weights.shape[0] == 9 and sets == 1 else "any"

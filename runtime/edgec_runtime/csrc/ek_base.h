@@ -40,6 +40,20 @@
 #define EK_MAX(a, b) ((a) > (b) ? (a) : (b))
 #define EK_CLAMP(v, low, high) ((v) < (low) ? (low) : (v) > (high) ? (high) : (v))
 
+/* Of a row of work, the columns [from, to) that are the share of one part of so many: all parts get as many of
+ * rows x columns, counted along rows, so that a part has few rows, or `down` columns. */
+typedef struct {
+    int from, to;
+} ek_range_t;
+EK_KERNEL ek_range_t ek_share_of(int row, int rows, int columns, int down, int part, int parts) {
+    const int64_t all = (int64_t)rows * columns;
+    const int each = down ? rows : 1, before = down ? row : row * columns; /* steps from column to column */
+    const int from = EK_MAX((int)(all * part / parts) - before, 0);
+    const int to = EK_MAX((int)(all * (part + 1) / parts) - before, 0);
+    const ek_range_t range = {(from + each - 1) / each, EK_MIN((to + each - 1) / each, columns)};
+    return range;
+}
+
 enum { EK_LANES = 16 }; /* channels that a plain kernel accumulates at once, for the compiler to vectorise */
 
 /* The clamp of a fused activation. */

@@ -17,6 +17,7 @@ typedef struct {
     int groups, sets;      /* groups of taps that a run takes at once; weights are a sum of so many bytes */
     int flat;              /* windows side by side are one row of channels */
     int step;              /* bytes from unit to unit of channels; 0 where all channels are in one */
+    int units, by_units;   /* of channels; whether threads share them first, not the rows */
     const int8_t *zeros;   /* zero points: c of them, ow * c where flat */
 } ek_dw_taps_s8_t;
 
@@ -60,26 +61,27 @@ typedef struct {
     int8_t *y[2]; /* one result where both are the same: the second is overwritten by the first */
 } ek_dw_rows_s8_t;
 
-typedef void ek_dw_slide_s8_t(const ek_dw_rows_s8_t *r, const unsigned char *w, const ek_dw_taps_s8_t *p);
+/* Units [from, to) of a row, or two, of windows. */
+typedef void ek_dw_slide_s8_t(const ek_dw_rows_s8_t *r, const unsigned char *w, const ek_dw_taps_s8_t *p, int from,
+                              int to);
 
 /* Windows 3x3 without dilation: `at_once` rows of windows, 1 or 2, for each call of `slide`. */
 EK_SHARED void ek_dwconv2d_slide_s8(const int8_t *x, const unsigned char *w, int8_t *y, const ek_dw_taps_s8_t *p,
                                     ek_dw_slide_s8_t *slide, int at_once, int part, int parts) {
-    const int rows = p->n * p->oh, from = (int)((int64_t)rows * part / parts);
-    const int to = (int)((int64_t)rows * (part + 1) / parts);
-    for (int row = from, count; row < to; row += count) {
-        const int oy = row % p->oh;
-        const int8_t *image = x + (ptrdiff_t)(row / p->oh) * p->ih * p->iw * p->c;
+    const int strips = (p->oh + at_once - 1) / at_once;
+    for (int strip = 0; strip < p->n * strips; strip++) {
+        const ek_range_t units = ek_share_of(strip, p->n * strips, p->units, p->by_units, part, parts);
+        const int image = strip / strips, oy = strip % strips * at_once, count = EK_MIN(at_once, p->oh - oy);
         ek_dw_rows_s8_t r;
-        count = EK_MIN(at_once, EK_MIN(to - row, p->oh - oy));
+        if (units.from >= units.to) continue;
         for (int i = 0; i < 4; i++) {
             const int iy = oy * p->sh - p->pt + i, in = iy >= 0 && iy < p->ih;
-            r.row[i] = in ? image + (ptrdiff_t)iy * p->iw * p->c : p->zeros;
+            r.row[i] = in ? x + ((ptrdiff_t)image * p->ih + iy) * p->iw * p->c : p->zeros;
             r.pixel[i] = in ? p->c : 0;
         }
-        r.y[0] = y + (ptrdiff_t)row * p->ow * p->c;
+        r.y[0] = y + ((ptrdiff_t)image * p->oh + oy) * p->ow * p->c;
         r.y[1] = r.y[0] + (ptrdiff_t)(count - 1) * p->ow * p->c;
-        slide(&r, w, p);
+        slide(&r, w, p, units.from, units.to);
     }
 }
 

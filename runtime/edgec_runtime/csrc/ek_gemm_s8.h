@@ -189,13 +189,9 @@ EK_SHARED void ek_gemm_s8_phase(const int8_t *x, const unsigned char *w, int8_t 
                                 int parts) {
     const ek_gemm_s8_buffers_t b = ek_gemm_s8_start(scratch, p, load);
     const int bands = (p->oh + p->band - 1) / p->band, blocks = p->n * bands, per_row = p->gather ? 1 : p->taps / p->kh;
-    const int64_t passes = (int64_t)blocks * p->panels; /* of a panel over a block: parts get as many */
-    const int from = (int)(passes * part / parts), to = (int)(passes * (part + 1) / parts);
     for (int block = 0; block < blocks; block++) {
-        const int first = p->by_panels ? blocks : 1, pass = p->by_panels ? block : block * p->panels;
-        const int panel = (EK_MAX(from - pass, 0) + first - 1) / first;
-        const int past = EK_MIN((EK_MAX(to - pass, 0) + first - 1) / first, p->panels);
-        if (panel >= past) continue;
+        const ek_range_t panels = ek_share_of(block, blocks, p->panels, p->by_panels, part, parts);
+        if (panels.from >= panels.to) continue;
         const int image = block / bands, top = block % bands * p->band, rows = EK_MIN(p->band, p->oh - top);
         const int windows = EK_MIN(p->ow, p->windows - top * p->ow);
         const int8_t **tap = b.taps;
@@ -209,7 +205,7 @@ EK_SHARED void ek_gemm_s8_phase(const int8_t *x, const unsigned char *w, int8_t 
             tap += p->taps;
         }
         int8_t *out = y + (ptrdiff_t)image * p->y_image + (ptrdiff_t)top * p->y_row;
-        ek_gemm_s8_block(b.taps, w, out, p, row, rows, windows, panel, past);
+        ek_gemm_s8_block(b.taps, w, out, p, row, rows, windows, panels.from, panels.to);
     }
 }
 

@@ -108,10 +108,11 @@ EK_KERNEL void ek_dw_windows_vnni(__m512i k[3][4], const ek_dw_rows_s8_t *r, ptr
         ek_dw_store_vnni(r->y[row] + at, sum, w, some, p, how & EK_DW_PLAIN);
     }
 }
-EK_KERNEL void ek_dw_slide_vnni(const ek_dw_rows_s8_t *r, const unsigned char *w, const ek_dw_taps_s8_t *p,
-                                const int stride, const int how) {
+EK_KERNEL void ek_dw_slide_vnni(const ek_dw_rows_s8_t *r, const unsigned char *w, const ek_dw_taps_s8_t *p, int from,
+                                int to, const int stride, const int how) {
     const int rows = 3 - stride;
-    for (int at = 0; at < p->c; at += 64, w += p->step) {
+    w += (ptrdiff_t)from * p->step;
+    for (int at = 64 * from; at < EK_MIN(p->c, 64 * to); at += 64, w += p->step) {
         const __mmask64 some = p->c - at < 64 ? (1ull << (p->c - at)) - 1 : ~0ull;
         __m512i k[3][4];
         EK_UNROLL for (int i = 0; i < 3 - stride; i++) ek_dw_column_vnni(k[i], r, i - p->pl, at, some, p, rows);
@@ -140,26 +141,28 @@ EK_KERNEL void ek_dw_flat_vnni(const ek_dw_rows_s8_t *r, const unsigned char *w,
 
 /* The functions for rows of windows, `at_once` of them. */
 #define EK_DW_ROWS_VNNI(NAME, ROWS, at_once, CALL)                                                               \
-    EK_SHARED void ROWS(const ek_dw_rows_s8_t *r, const unsigned char *w, const ek_dw_taps_s8_t *p) {            \
+    EK_SHARED void ROWS(const ek_dw_rows_s8_t *r, const unsigned char *w, const ek_dw_taps_s8_t *p, int from,    \
+                        int to) {                                                                                \
+        (void)from, (void)to; /* a flat row is one unit */                                                       \
         CALL;                                                                                                    \
     }                                                                                                            \
     EK_KERNEL void NAME(const int8_t *x, const unsigned char *w, int8_t *y, const ek_dw_taps_s8_t *p, int part,  \
                         int parts) {                                                                             \
         ek_dwconv2d_slide_s8(x, w, y, p, ROWS, at_once, part, parts);                                            \
     }
-EK_DW_ROWS_VNNI(ek_dwconv2d_k3s1_s8_vnni, ek_dw_k3s1_s8_vnni, 2, ek_dw_slide_vnni(r, w, p, 1, 0))
-EK_DW_ROWS_VNNI(ek_dwconv2d_k3s2_s8_vnni, ek_dw_k3s2_s8_vnni, 1, ek_dw_slide_vnni(r, w, p, 2, 0))
+EK_DW_ROWS_VNNI(ek_dwconv2d_k3s1_s8_vnni, ek_dw_k3s1_s8_vnni, 2, ek_dw_slide_vnni(r, w, p, from, to, 1, 0))
+EK_DW_ROWS_VNNI(ek_dwconv2d_k3s2_s8_vnni, ek_dw_k3s2_s8_vnni, 1, ek_dw_slide_vnni(r, w, p, from, to, 2, 0))
 EK_DW_ROWS_VNNI(ek_dwconv2d_k3flat_s8_vnni, ek_dw_k3flat_s8_vnni, 2, ek_dw_flat_vnni(r, w, p, 0))
-EK_DW_ROWS_VNNI(ek_dwconv2d_k3s1p_s8_vnni, ek_dw_k3s1p_s8_vnni, 2, ek_dw_slide_vnni(r, w, p, 1, EK_DW_PLAIN))
-EK_DW_ROWS_VNNI(ek_dwconv2d_k3s2p_s8_vnni, ek_dw_k3s2p_s8_vnni, 1, ek_dw_slide_vnni(r, w, p, 2, EK_DW_PLAIN))
+EK_DW_ROWS_VNNI(ek_dwconv2d_k3s1p_s8_vnni, ek_dw_k3s1p_s8_vnni, 2, ek_dw_slide_vnni(r, w, p, from, to, 1, EK_DW_PLAIN))
+EK_DW_ROWS_VNNI(ek_dwconv2d_k3s2p_s8_vnni, ek_dw_k3s2p_s8_vnni, 1, ek_dw_slide_vnni(r, w, p, from, to, 2, EK_DW_PLAIN))
 EK_DW_ROWS_VNNI(ek_dwconv2d_k3flatp_s8_vnni, ek_dw_k3flatp_s8_vnni, 2, ek_dw_flat_vnni(r, w, p, EK_DW_PLAIN))
-EK_DW_ROWS_VNNI(ek_dwconv2d_k3s1z_s8_vnni, ek_dw_k3s1z_s8_vnni, 2, ek_dw_slide_vnni(r, w, p, 1, EK_DW_SETS))
-EK_DW_ROWS_VNNI(ek_dwconv2d_k3s2z_s8_vnni, ek_dw_k3s2z_s8_vnni, 1, ek_dw_slide_vnni(r, w, p, 2, EK_DW_SETS))
+EK_DW_ROWS_VNNI(ek_dwconv2d_k3s1z_s8_vnni, ek_dw_k3s1z_s8_vnni, 2, ek_dw_slide_vnni(r, w, p, from, to, 1, EK_DW_SETS))
+EK_DW_ROWS_VNNI(ek_dwconv2d_k3s2z_s8_vnni, ek_dw_k3s2z_s8_vnni, 1, ek_dw_slide_vnni(r, w, p, from, to, 2, EK_DW_SETS))
 EK_DW_ROWS_VNNI(ek_dwconv2d_k3flatz_s8_vnni, ek_dw_k3flatz_s8_vnni, 2, ek_dw_flat_vnni(r, w, p, EK_DW_SETS))
 EK_DW_ROWS_VNNI(ek_dwconv2d_k3s1zp_s8_vnni, ek_dw_k3s1zp_s8_vnni, 2,
-                ek_dw_slide_vnni(r, w, p, 1, EK_DW_PLAIN | EK_DW_SETS))
+                ek_dw_slide_vnni(r, w, p, from, to, 1, EK_DW_PLAIN | EK_DW_SETS))
 EK_DW_ROWS_VNNI(ek_dwconv2d_k3s2zp_s8_vnni, ek_dw_k3s2zp_s8_vnni, 1,
-                ek_dw_slide_vnni(r, w, p, 2, EK_DW_PLAIN | EK_DW_SETS))
+                ek_dw_slide_vnni(r, w, p, from, to, 2, EK_DW_PLAIN | EK_DW_SETS))
 EK_DW_ROWS_VNNI(ek_dwconv2d_k3flatzp_s8_vnni, ek_dw_k3flatzp_s8_vnni, 2,
                 ek_dw_flat_vnni(r, w, p, EK_DW_PLAIN | EK_DW_SETS))
 
