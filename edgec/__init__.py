@@ -58,6 +58,7 @@ def compile(
     output: str | Path | None = None,
     *,
     calibrate: str | Path | None = None,
+    quantize: str | Path = "fast",
     validate: str | Path | None = None,
     allow_float: bool = False,
     preprocess: str | None = None,
@@ -80,6 +81,7 @@ def compile(
         target: "host", "pi4", "pi4+coral", …
         output: the bundle.
         calibrate: a folder of photos or an .npz; quantizes to int8.
+        quantize: how (docs/quantization.md): "fast", "best" or a .toml file.
         validate: others to verify with (default: a quarter of `calibrate`, held back).
         allow_float: run a float model without `calibrate` on the CPU though the target has an Edge TPU.
         preprocess: how photos become inputs (docs/preprocessing.md).
@@ -99,18 +101,16 @@ def compile(
 
     options = _options(
         target, calibrate, preprocess, input_shapes, min_cosine, disable, optimistic, allow_float, validate, threads,
-        None if tuned is None else str(tuned),
+        tuned, quantize,
     )  # fmt: skip
     return compile_model(
-        Path(model),
-        output=_path(output),
-        options=options,
+        Path(model), output=_path(output), options=options,
         labels=_path(labels),
         cc=cc,
         dump=tuple(dump),
         edgetpu_compiler=edgetpu_compiler,
         progress=progress or _silent,
-    )
+    )  # fmt: skip
 
 
 @_checked
@@ -132,6 +132,7 @@ def explain(
     target: str = "host",
     *,
     calibrate: str | Path | None = None,
+    quantize: str | Path = "fast",
     allow_float: bool = False,
     preprocess: str | None = None,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
@@ -147,7 +148,10 @@ def explain(
     """
     from edgec.drive.explain import explain_model
 
-    options = _options(target, calibrate, preprocess, input_shapes, min_cosine, disable, optimistic, allow_float)
+    options = _options(
+        target, calibrate, preprocess, input_shapes, min_cosine, disable, optimistic, allow_float,
+        quantize=quantize,
+    )  # fmt: skip
     return explain_model(Path(model), options)
 
 
@@ -443,7 +447,8 @@ def _options(
     allow_float: bool,
     validate: str | Path | None = None,
     threads: int = 1,
-    tuned: str | None = None,
+    tuned: str | Path | None = None,
+    quantize: str | Path = "fast",
 ) -> Options:
     from edgec.drive.lower import Options
 
@@ -459,7 +464,8 @@ def _options(
         _path(validate),
         allow_float,
         threads,
-        tuned,
+        None if tuned is None else str(tuned),
+        str(quantize),
     )
 
 

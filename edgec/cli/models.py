@@ -38,6 +38,13 @@ def _lowering_options(fn: Callable[..., Any]) -> Callable[..., Any]:
             click.option(
                 "--calibrate", type=click.Path(path_type=Path), help="folder of photos or .npz: quantize to int8"
             ),
+            click.option(
+                "--quantize",
+                default="fast",
+                show_default=True,
+                metavar="RECIPE",
+                help="how --calibrate makes it int8: fast, best (tries several ways, takes minutes), or a .toml file",
+            ),
             click.option("--preprocess", metavar="SPEC", help=_PREPROCESS_HELP),
             click.option("--input-shape", multiple=True, metavar="NAME=1x3x224x224", help="freeze a dynamic input"),
             click.option("--min-cosine", default=0.9, show_default=True, help="how like the float model int8 must be"),
@@ -193,6 +200,7 @@ def _options(
     disable_pass: tuple[str, ...],
     optimistic: bool,
     allow_float: bool,
+    quantize: str,
     validate: Path | None = None,
     threads: int = 1,
     tuned: str | None = None,
@@ -202,7 +210,7 @@ def _options(
     shapes = dict(map(_parse_shape, input_shape))
     return Options(
         target, calibrate, preprocess, shapes, disable_pass, min_cosine, optimistic, validate, allow_float, threads,
-        tuned,
+        tuned, quantize,
     )  # fmt: skip
 
 

@@ -38,6 +38,9 @@ from edgec.toolchain.edgetpu.handoff import HandOff
 from edgec.toolchain.edgetpu.runners import Runner
 from edgec.toolchain.edgetpu.where import runner_for
 
+QUANTIZE_FILE = "report/quantize.json"
+"""What was tried to make the model int8."""
+
 
 @dataclass(frozen=True)
 class Compiled:
@@ -146,6 +149,8 @@ def _build(job: Job, lowered: Lowered, asked: Outcome | None, labels: Sequence[s
     first = sources[board.targets[0].name]
     files[GRAPH_FILE] = graph_file(lowered.partition, first.segments).to_json()
     files[CALLS_FILE] = calls_file(written).to_json()
+    if lowered.floats is not None:
+        files[QUANTIZE_FILE] = _json(lowered.floats.found.to_json())
     toolchain = {target: compiler.version() for target, compiler in compilers.items()}
     if asked is not None and asked.version is not None:
         toolchain[PROGRAM] = asked.version
@@ -195,12 +200,15 @@ def _files(
     files |= {f"segments/{name}.tflite": data for name, data in tflites.items()}
     if asked is not None:
         files |= {f"segments/{n}_edgetpu.tflite": r.data for n, r in asked.segments.items() if r.data is not None}
-        report = json.dumps(asked.to_json(), indent=1, sort_keys=True)
-        files[f"report/{PROGRAM}.json"] = f"{report}\n".encode()
+        files[f"report/{PROGRAM}.json"] = _json(asked.to_json())
     for target, made in binaries.items():
         files[f"lib/{target}/libmodel.so"] = made.library
         files[f"bin/{target}/main"] = made.program
     return files
+
+
+def _json(report: object) -> bytes:
+    return f"{json.dumps(report, indent=1, sort_keys=True)}\n".encode()
 
 
 def _verify(

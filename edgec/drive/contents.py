@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from edgec_partitioner.segments import Segment
 from edgec_runtime import Contents, SegmentInfo, TensorInfo
@@ -48,7 +49,16 @@ def contents_of(
         preprocess=lowered.preprocess,
         toolchain=toolchain,
         verification={},
+        quantization=_quantization(lowered),
     )
+
+
+def _quantization(lowered: Lowered) -> dict[str, Any]:
+    """The recipe, and which of its candidates was kept: a recipe of that one alone makes the same model."""
+    if lowered.floats is None:
+        return {}
+    found = lowered.floats.found
+    return {"recipe": found.recipe.to_json(), "kept": found.candidate.name}
 
 
 def _segment(s: Segment, arena: int, files: Mapping[str, bytes]) -> SegmentInfo:

@@ -10,6 +10,7 @@ from typing import Any
 from edgec.drive.lower import Options
 from edgec.drive.tuned import NONE, Wanted
 from edgec.errors import InputError
+from edgec.quantize.recipe import Recipe, recipe_file
 from edgec.toolchain.edgetpu.handoff import sha256
 
 
@@ -24,8 +25,9 @@ class Job:
     cc: str | None = None
 
     def check(self) -> None:
-        """Raises InputError where the bundle cannot be written, or schedules not be read, before the work is done."""
+        """Raises InputError where the bundle cannot be written, or what is named not be read, before any work."""
         Wanted.of(self.options.tuned)
+        Recipe.load(self.options.quantize)
         folder = self.output.parent
         if not folder.is_dir():
             raise InputError(f"the folder {folder} does not exist", at=str(self.output), hint=f"mkdir -p {folder}")
@@ -39,7 +41,8 @@ class Job:
         o = self.options
         tuned = None if self._tuned is None else str(self._tuned.absolute())
         calibrate, validate = _absolute(o.calibrate), _absolute(o.validate)
-        options = asdict(replace(o, calibrate=calibrate, validate=validate, tuned=tuned or o.tuned))
+        quantize = o.quantize if self._quantize is None else str(self._quantize.absolute())
+        options = asdict(replace(o, calibrate=calibrate, validate=validate, tuned=tuned or o.tuned, quantize=quantize))
         return {
             "model": str(self.model.absolute()),
             "output": str(self.output.absolute()),
@@ -77,8 +80,15 @@ class Job:
         """A database of schedules that was named."""
         return Path(self.options.tuned) if self.options.tuned not in (None, NONE) else None
 
+    @property
+    def _quantize(self) -> Path | None:
+        """A recipe of a file."""
+        return recipe_file(self.options.quantize)
+
     def _read(self) -> list[Path]:
-        paths = (self.model, self.labels, self.options.calibrate, self.options.validate, self._tuned)
+        paths = (
+            self.model, self.labels, self.options.calibrate, self.options.validate, self._tuned, self._quantize,
+        )  # fmt: skip
         return [p for p in paths if p is not None]
 
 

@@ -13,7 +13,7 @@ from edgec_partitioner.partition import Partition, Wishes, partition
 from edgec_runtime import Preprocess
 from edgec_runtime.manifest import MAX_THREADS
 
-from edgec.drive.native import NativeGraph, native_compiler, runner
+from edgec.drive.native import HostRunners, NativeGraph, native_compiler, runner
 from edgec.emit.c import check_kernels
 from edgec.errors import InputError, did_you_mean
 from edgec.frontends import read_model
@@ -21,11 +21,12 @@ from edgec.frontends.stated import stated_preprocessing
 from edgec.ir import Graph, Refusal, verify
 from edgec.passes.pipeline import available, optimize
 from edgec.quantize.calibration import Sample, load_calibration, split
-from edgec.quantize.lower import lower as lowered_floats
-from edgec.quantize.observers import Run, calibrate
+from edgec.quantize.observers import Run
 from edgec.quantize.preprocess import choose, tensor_info
-from edgec.quantize.quantize import assumed, is_quantized, quantize_ranges, random_sample
-from edgec.steps import Progress, each
+from edgec.quantize.quantize import assumed, is_quantized, random_sample
+from edgec.quantize.recipe import Recipe
+from edgec.quantize.search import Found, search
+from edgec.steps import Progress
 from edgec.toolchain.cc import Compiler
 
 CALIBRATION_SAMPLES = 100
@@ -48,6 +49,7 @@ class Options:
     calibrate, to verify with; default: samples held back from calibration. allow_float: a float model without
     calibration data runs on the CPU though the target has an Edge TPU. threads: the most that the C can use, 1 to 4.
     tuned: a database of schedules (docs/tune.md), "none" for no searches at all; None: the default one, if it is there.
+    quantize: a recipe (docs/quantization.md): "fast", "best" or a .toml file.
     """
 
     target: str = "host"
@@ -61,19 +63,31 @@ class Options:
     allow_float: bool = False
     threads: int = 1
     tuned: str | None = None
+    quantize: str = "fast"
+
+    def check(self) -> None:
+        """Raises InputError for numbers that cannot be."""
+        if not -1 <= self.min_cosine <= 1:
+            raise InputError(
+                f"no cosine can be {self.min_cosine:g} or more", "--min-cosine", "give one of -1 to 1: 0.9"
+            )
+        if not 1 <= self.threads <= MAX_THREADS:
+            raise InputError(f"no code is for {self.threads} threads", "--threads", f"give 1 to {MAX_THREADS}")
 
 
 @dataclass(frozen=True)
 class FloatModel:
     """The float form of a model that edgec quantized: the graph that was calibrated, on `samples` samples.
 
-    run: runs it. reference: runs the model as it was before rewrites for the Edge TPU changed it.
+    run: runs it. reference: runs the model as it was before rewrites for the Edge TPU changed it. found: what became of
+    the recipe.
     """
 
     graph: Graph
     run: Run
     reference: Run
     samples: int
+    found: Found
 
 
 @dataclass(frozen=True)
@@ -135,11 +149,9 @@ def lower(
     """
     say = progress or (lambda text: None)
     target = Target.parse(options.target)
-    if not -1 <= options.min_cosine <= 1:
-        raise InputError(f"no cosine can be {options.min_cosine:g} or more", "--min-cosine", "give one of -1 to 1: 0.9")
-    if not 1 <= options.threads <= MAX_THREADS:
-        raise InputError(f"no code is for {options.threads} threads", "--threads", f"give 1 to {MAX_THREADS}")
+    options.check()
     passes_off, rewrites_off = _disabled(options.disable)
+    recipe = Recipe.load(options.quantize)
     say("read")
     imported = read_model(model, options.input_shapes, opaque=assume)
     stated = stated_preprocessing(model, [tensor_info(v.name, v.type) for v in imported.inputs])
@@ -164,7 +176,7 @@ def lower(
             passes_off |= {_UNDOES_REWRITES}
             graph = optimize(graph, passes_off, dump)
         if calibrated:
-            graph, floats = _calibrated(graph, plain if made else None, data, native_compiler(cc), say)
+            graph, floats = _calibrated(graph, plain if made else None, data, recipe, native_compiler(cc), say)
         else:
             graph = assumed(graph)
         verify(graph, "quantized")
@@ -188,17 +200,14 @@ def _uncalibrated(model: Path, target: Target) -> InputError:
 
 
 def _calibrated(
-    graph: Graph, plain: Graph | None, data: Data, compiler: Compiler, say: Progress
+    graph: Graph, plain: Graph | None, data: Data, recipe: Recipe, compiler: Compiler, say: Progress
 ) -> tuple[Graph, FloatModel]:
     """The int8 form of a float graph. plain: what it was before rewrites, if there were any."""
-    ready, count = lowered_floats(graph), len(data.calibrate)
-    run = runner(ready, count, compiler, say)  # not by what there is to verify with: the scales must not hang on that
-    ranges = calibrate(ready, each(data.calibrate, count, "calibrate", say), run=run)
-    say("quantize")
-    quantized = quantize_ranges(ready, ranges)
-    own = plain is None and isinstance(run, NativeGraph)
-    reference = run if own else runner(plain or ready, len(data.verify), compiler, say)
-    return quantized, FloatModel(ready, run, reference, count)
+    # not by what there is to verify with: the scales must not hang on that
+    found = search(recipe, graph, data.calibrate, HostRunners(compiler, say), say)
+    own = plain is None and isinstance(found.run, NativeGraph)
+    reference = found.run if own else runner(plain or found.floats, len(data.verify), compiler, say)
+    return found.graph, FloatModel(found.floats, found.run, reference, found.samples, found)
 
 
 def without(lowered: Lowered, refused: Mapping[str, Refusal]) -> Lowered:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import tempfile
 from collections.abc import Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +15,8 @@ from edgec.emit.c import CSRC, segment_source
 from edgec.errors import UnsupportedError
 from edgec.ir import Array, Graph, Value, interp
 from edgec.quantize.observers import Observe, Run
+from edgec.schedule.cores import Core, cores_of
+from edgec.schedule.variant import Rules
 from edgec.steps import COMPILE_C, Progress
 from edgec.toolchain.build import build_library
 from edgec.toolchain.cc import Compiler
@@ -34,25 +36,50 @@ def native_compiler(cc: str | None) -> Compiler:
     return Compiler.native(cc) if cc else Compiler.zig(here.library, here.program, here.mcpu)
 
 
-def runner(graph: Graph, samples: int, compiler: Compiler, say: Progress) -> Run:
-    """Runs a graph: by its C where that pays for so many samples and every op has some, else by `interp`."""
+def runner(graph: Graph, samples: int, compiler: Compiler, say: Progress, core: Core | None = None) -> Run:
+    """Runs a graph: by its C where that pays for so many samples and every op has some, else by `interp`.
+
+    core: one whose variants compute, as in `NativeGraph`.
+    """
     work = sum(op.spec.macs(op) + _ELEMENT * sum(v.type.size for v in op.outputs) for op in graph.ops)
     if work * samples >= _WORTH_COMPILING:
         try:
-            say(f"{COMPILE_C} of the float model")
-            return NativeGraph(graph, compiler)
+            say(f"{COMPILE_C} of the {'float' if core is None else 'int8'} model")
+            return NativeGraph(graph, compiler, core)
         except (NotImplementedError, UnsupportedError):
             pass  # an op without C: interp has them all
     return partial(interp, graph)
 
 
+class HostRunners:
+    """Runs graphs as C on this machine where that pays (edgec.quantize.work.Runners)."""
+
+    def __init__(self, compiler: Compiler, say: Progress) -> None:
+        self._compiler, self._say = compiler, say
+        here = Board.load("host")
+        self._core = cores_of(here, here.targets[0])[-1]
+
+    def floats(self, graph: Graph, samples: int) -> Run:
+        """By plain kernels."""
+        return runner(graph, samples, self._compiler, self._say)
+
+    def int8(self, graph: Graph, samples: int) -> Run:
+        """By this machine's variants, which are exact."""
+        return runner(graph, samples, self._compiler, self._say, self._core)
+
+
 class NativeGraph:
     """The generated C of a graph, compiled for this machine and loaded. Memory: weights, an arena, outputs."""
 
-    def __init__(self, graph: Graph, compiler: Compiler) -> None:
+    def __init__(self, graph: Graph, compiler: Compiler, core: Core | None = None) -> None:
+        """core: one whose variants compute; graphs that differ in weights, biases and multipliers share a library then.
+        Default: plain kernels, whose float results are those of every machine."""
         self.graph = graph
-        self._source = segment_source(graph, _NAME)
-        self._library = _load(self._source.text, compiler)
+        if core is None:
+            self._source = segment_source(graph, _NAME)
+        else:
+            self._source = segment_source(graph, _NAME, core, text="none", rules=Rules(fusion=False, bands=False))
+        self._library = _load(self._source.text, compiler, core.flags if core is not None else ())
         self._arena = _aligned(self._source.plan.size)
         self._weights = _aligned(len(self._source.weights.data))
         self._weights[:] = np.frombuffer(self._source.weights.data, np.uint8)
@@ -119,10 +146,11 @@ class NativeGraph:
 _MARK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int)
 
 
-def _load(text: str, compiler: Compiler) -> ctypes.CDLL:
+@lru_cache(maxsize=64)
+def _load(text: str, compiler: Compiler, flags: tuple[str, ...]) -> ctypes.CDLL:
     with tempfile.TemporaryDirectory(prefix="edgec-native-") as tmp:
         path = Path(tmp) / "here.so"
-        path.write_bytes(build_library(text, CSRC, compiler, ["-O2"]))
+        path.write_bytes(build_library(text, CSRC, compiler, ["-O2", *flags]))
         return ctypes.CDLL(str(path))  # it stays loaded without its file
 
 

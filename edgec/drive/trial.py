@@ -116,6 +116,7 @@ def _write(path: Path, trial: Trial, made: TrialSource) -> None:
         preprocess={},
         toolchain={},
         verification={},
+        quantization={},
     )
     write_bundle(path, contents, files)
 

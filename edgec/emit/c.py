@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import Literal
 
 import edgec_runtime
 import numpy as np
@@ -36,6 +37,8 @@ CSRC = Path(edgec_runtime.__file__).parent / "csrc"
 SMALL_BYTES = 256
 TABLE_BYTES = 4096
 """The largest constants that are written as text: of any shape, of one dimension."""
+
+Text = Literal["small", "all", "none"]
 
 CTYPES = {
     "float32": "float",
@@ -86,30 +89,31 @@ def segment_source(
     name: str,
     core: Core = PLAIN,
     weights: WeightsFile | None = None,
-    all_text: bool = False,
+    text: Text = "small",
     rules: Rules = DEFAULT,
 ) -> CSource:
     """The C of one segment for a core: edgec_<name>_run, and edgec_<name>_profile with a mark before each op
     (ek_model.h).
 
-    weights: the file that its weights are added to, else one of its own. all_text: write weights as text too, each an
-    array of its own, so that a sanitizer sees what is read beside it. rules: what the schedule may do.
+    weights: the file that its weights are added to, else one of its own. text: which constants are written as text;
+    "all": each is an array of its own, so that a sanitizer sees what is read beside it; "none": graphs that differ in
+    nothing else have the same text. rules: what the schedule may do.
     """
     check_types(graph)
     made = schedule(graph, core, rules)
-    writer = Writer(graph, made.places, weights if weights is not None else WeightsFile(), all_text, core.threads)
+    writer = Writer(graph, made.places, weights if weights is not None else WeightsFile(), text, core.threads)
     called = {step.at: writer.step(step) for step in made.steps}
     lives = lifetimes([tensors(s.calls) for s in made.steps], made.places, {*graph.inputs, *graph.outputs})
     plan = plan_offsets(lives + writer.scratches)
     always = {"ek_base.h"} if core.threads == 1 else {"ek_base.h", "ek_share.h"}
     headers = sorted({header_of(call) for call in writer.calls} | always)
     functions = tuple(f"op{i}_{graph.ops[i].kind}" for i in made.ops)
-    text = text_of(writer, plan, headers, name) + entries(name, [called.get(i, ()) for i in made.ops], core.threads)
+    code = text_of(writer, plan, headers, name) + entries(name, [called.get(i, ()) for i in made.ops], core.threads)
     numbers = {op: number for number, op in enumerate(made.ops)}
     calls = tuple(numbers.get(i) for i in range(len(graph.ops)))
     asked = tuple((f"op{s.at}_{graph.ops[s.at].kind}", call) for s in made.asked for call in s.calls)
     return CSource(
-        name, text, tuple(headers), plan, calls, functions, writer.constant_bytes, writer.weights, made.places, asked
+        name, code, tuple(headers), plan, calls, functions, writer.constant_bytes, writer.weights, made.places, asked
     )
 
 
@@ -165,14 +169,14 @@ def text_of(writer: Writer, plan: Plan, headers: Sequence[str], name: str) -> st
 class Writer:
     """Prints one segment: collects constants, bodies and scratch needs.
 
-    constants: those that are text. weights: has the others; table: their offsets, as lines of an enum. threads: the
-    most that share a call. scratches: those in the arena.
+    text: which constants are text. constants: those that are. weights: has the others; table: their offsets, as lines
+    of an enum. threads: the most that share a call. scratches: those in the arena.
     """
 
     graph: Graph
     places: Places
     weights: WeightsFile
-    all_text: bool = False
+    text: Text = "small"
     threads: int = 1
     constants: list[str] = field(default_factory=list)
     table: list[str] = field(default_factory=list)
@@ -315,7 +319,8 @@ class Writer:
             self._names.add(name)
             self.constant_bytes += array.nbytes
             small = array.nbytes <= (TABLE_BYTES if array.ndim == 1 else SMALL_BYTES)
-            self._known[key] = self._as_text(array, name) if small or self.all_text else self._as_weights(array, name)
+            as_text = self.text == "all" or (self.text == "small" and small)
+            self._known[key] = self._as_text(array, name) if as_text else self._as_weights(array, name)
         return self._known[key]
 
     def _as_text(self, array: Array, name: str) -> str:

@@ -2,14 +2,12 @@
 
 from edgec.quantize.accuracy import Agreement, compare, cosine, sqnr_db
 from edgec.quantize.calibration import load_calibration
-from edgec.quantize.observers import METHODS, RangeMethod, calibrate
+from edgec.quantize.observers import calibrate
 from edgec.quantize.preprocess import choose, photo_input
 from edgec.quantize.quantize import assumed, is_quantized, quantize, quantize_ranges
 
 __all__ = [
-    "METHODS",
     "Agreement",
-    "RangeMethod",
     "assumed",
     "calibrate",
     "choose",

@@ -61,7 +61,8 @@ class Contents:
     """What a compile says of a bundle: its manifest without what `write_bundle` adds.
 
     preprocess: for the inputs that are images, by name, how a photo becomes one.  libraries, programs, weights: a path
-    in the bundle for each target.  threads: the most that the libraries and programs can use.
+    in the bundle for each target.  threads: the most that the libraries and programs can use.  quantization: its
+    recipe, where edgec quantized it, else {}.
     """
 
     edgec: str
@@ -80,6 +81,7 @@ class Contents:
     preprocess: Mapping[str, Preprocess]
     toolchain: Mapping[str, Any]
     verification: Mapping[str, Any]
+    quantization: Mapping[str, Any]
 
     def to_json(self) -> Dict[str, Any]:
         """As the bundle has it, without "schema" and "files"."""
@@ -220,6 +222,7 @@ def check_manifest(value: Any) -> Manifest:
         preprocess=MappingProxyType({k: _preprocess(r) for k, r in _preprocesses(top)}),
         toolchain=top.get("toolchain", dict, {}),
         verification=top.get("verification", dict, {}),
+        quantization=top.get("quantization", dict, {}),
         threads=_threads(top),
     )
     _check_flow(manifest, top)

@@ -28,7 +28,7 @@ def _write_program(graphs: list[Graph], folder: Path, on: Core) -> None:
     inputs: list[str] = []
     outputs: list[str] = []
     for i, graph in enumerate(graphs):
-        source = segment_source(graph, f"seg{i}", on, all_text=True)
+        source = segment_source(graph, f"seg{i}", on, text="all")
         (folder / f"seg{i}.c").write_text(source.text)
         names = [[f"{i}/{v.name}" for v in values] for values in (graph.inputs, graph.outputs)]
         for v, name in zip([*graph.inputs, *graph.outputs], names[0] + names[1], strict=True):

@@ -57,7 +57,7 @@ def test_same_graph_same_text() -> None:
 
 def test_weights_are_binary_and_tables_text() -> None:
     graph = residual_int8()
-    source, text = segment_source(graph, "s"), segment_source(graph, "s", all_text=True)
+    source, text = segment_source(graph, "s"), segment_source(graph, "s", text="all")
     weights = graph.ops[0].inputs[1].const
     assert weights is not None
     assert source.weights.data == weights.transpose(1, 2, 3, 0).tobytes()  # as the kernel wants them

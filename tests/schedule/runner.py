@@ -225,7 +225,7 @@ def program_text(name: str, cases: Sequence[Case], in_arena: bool = False) -> tu
     for i, case in enumerate(cases):
         on = replace(case.core, threads=case.threads, barrier=0) if case.threads > 1 else case.core
         rules = replace(case.rules, choose=_in_arena(case.rules.choose)) if in_arena else case.rules
-        sources.append(segment_source(case.graph, f"seg{i}", on, None, name == SANITIZED, rules))
+        sources.append(segment_source(case.graph, f"seg{i}", on, None, "all" if name == SANITIZED else "small", rules))
     runs = ", ".join(
         f"{{edgec_{s.name}_run, {f'edgec_{s.name}_run_on' if case.threads > 1 else 'NULL'}}}"
         for s, case in zip(sources, cases, strict=True)

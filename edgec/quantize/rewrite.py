@@ -1,0 +1,159 @@
+"""Float graph and what a recipe found → mixed int8 graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from edgec.ir import Array, Builder, Graph, Op, Quant, QuantRule, TensorType, Value, verify
+from edgec.ops.quantize import Dequantize, Quantize
+from edgec.quantize.domains import int8_ops, role
+from edgec.quantize.observers import Range, constant_range
+from edgec.quantize.params import (
+    activation_quant,
+    quantize_activation,
+    quantize_bias,
+    quantize_weight,
+    weight_quant,
+)
+from edgec.quantize.scales import activation_scales
+
+
+@dataclass(frozen=True)
+class Rounded:
+    """What is not just the nearest integer. weights: int8 ones, by op. biases: reals in place of the model's, by op."""
+
+    weights: Mapping[Op, Array] = field(default_factory=dict)
+    biases: Mapping[Op, Array] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Int8:
+    """A quantized graph. twins: its op for each op of the float graph that became int8."""
+
+    graph: Graph
+    twins: Mapping[Op, Op]
+
+
+def rewrite(graph: Graph, ranges: Mapping[Value, Range], rounded: Rounded | None = None) -> Int8:
+    """The int8 form of a float graph with known ranges of its values."""
+    chosen = int8_ops(graph, ranges)
+    rewriter = _Rewriter(graph, chosen, activation_scales(graph, chosen, ranges), rounded or Rounded())
+    result = rewriter.run()
+    verify(result, "quantized")
+    return Int8(result, rewriter.twins)
+
+
+class _Rewriter:
+    """Copies a graph op by op; every value has a form as declared, an int8 form, or both, made when first needed."""
+
+    def __init__(self, graph: Graph, chosen: set[Op], scales: Mapping[Value, Quant], rounded: Rounded) -> None:
+        self.graph, self.chosen, self.scales, self.rounded = graph, chosen, scales, rounded
+        self.twins: dict[Op, Op] = {}
+        self.build = Builder(Graph(graph.name))
+        self.plain: dict[Value, Value] = {}
+        self.int8: dict[Value, Value] = {}
+        self.other: dict[tuple[Value, Quant], Value] = {}
+
+    def run(self) -> Graph:
+        for v in self.graph.inputs:
+            self.plain[v] = self.build.input(v.name, v.type)
+        self._reserve_output_names()
+        for op in self.graph.ops:
+            self.build.source = op.source
+            self._int8_op(op) if op in self.chosen else self._plain_op(op)
+        self.build.graph.outputs = [self._plain(v) for v in self.graph.outputs]
+        return self.build.graph
+
+    def _reserve_output_names(self) -> None:
+        """The model's outputs keep their names, whatever is inserted before them."""
+        self.output_name = {v: self.build.name(v.name) for v in self.graph.producers() if v in self.graph.outputs}
+
+    def _result(self, v: Value, type_: TensorType) -> Value:
+        """The new value that an op writes for `v`; an output's own name is for the form as declared."""
+        if v in self.output_name:
+            if type_.dtype == v.type.dtype:
+                return Value(self.output_name[v], type_)
+            return self.build.value(f"{v.name}_int8", type_)
+        return self.build.value(v.name, type_)
+
+    def _plain_op(self, op: Op) -> None:
+        inputs = [self._plain(v) for v in op.inputs]
+        outputs = [self._result(v, v.type) for v in op.outputs]
+        self.build.write(op.spec, inputs, outputs)
+        self.plain.update(zip(op.outputs, outputs, strict=True))
+
+    def _int8_op(self, op: Op) -> None:
+        same = self.scales[op.outputs[0]] if op.spec.quant is QuantRule.SAME else None
+        inputs = [self._input(op, i, v, same) for i, v in enumerate(op.inputs)]
+        if "weight" in op.spec.roles:
+            self._weights(op, inputs)
+        outputs: list[Value] = []
+        for v, t in zip(op.outputs, op.spec.infer(*(i.type for i in inputs)), strict=True):
+            quantized = t.dtype == "int8"
+            out = self._result(v, replace(t, quant=self.scales[v]) if quantized else v.type)
+            (self.int8 if quantized else self.plain)[v] = out
+            outputs.append(out)
+        self.build.write(op.spec, inputs, outputs)
+        self.twins[op] = self.build.graph.ops[-1]
+
+    def _input(self, op: Op, i: int, v: Value, same: Quant | None) -> Value:
+        if role(op, i) != "act":
+            return self._plain(v)
+        if v.const is None:
+            return self._quantized(v, same or self.scales[v])
+        quant = same or activation_quant(constant_range(v.const))
+        return self._shared(v, quant, lambda: self.build.const(quantize_activation(_array(v), quant), v.name, quant))
+
+    def _weights(self, op: Op, inputs: list[Value]) -> None:
+        """Replace weight and bias by their integer forms; the bias's scale follows from input and weight."""
+        at = {role(op, i): i for i in range(len(op.inputs))}
+        x, w = inputs[at["act"]], op.inputs[at["weight"]]
+        bias = op.inputs[at["bias"]] if "bias" in at else None
+        axis = op.spec.weight_axis if op.spec.per_channel else None
+        quant = weight_quant(_array(w), axis, x.type.scale, bias.const if bias is not None else None)
+        own = self.rounded.weights.get(op)
+        if own is not None:
+            inputs[at["weight"]] = self.build.const(own, w.name, quant)
+        else:
+            inputs[at["weight"]] = self._shared(
+                w, quant, lambda: self.build.const(quantize_weight(_array(w), quant), w.name, quant)
+            )
+        if bias is not None:
+            real = self.rounded.biases.get(op)
+            data, bias_quant = quantize_bias(_array(bias) if real is None else real, x.type.scale, quant)
+            made = partial(self.build.const, data, bias.name, bias_quant)
+            inputs[at["bias"]] = self._shared(bias, bias_quant, made) if real is None else made()
+
+    def _plain(self, v: Value) -> Value:
+        """The form as declared; a float32 one is dequantized if only the int8 one exists."""
+        if v not in self.plain:
+            if v.const is not None:
+                self.plain[v] = self.build.const(v.const, v.name, v.type.quant)
+            else:
+                name = self.output_name.get(v)
+                out = Value(name, v.type) if name else self.build.value(f"{v.name}_f32", v.type)
+                self.build.write(Dequantize(), [self.int8[v]], [out])
+                self.plain[v] = out
+        return self.plain[v]
+
+    def _quantized(self, v: Value, quant: Quant) -> Value:
+        """An int8 form with this scale: the one its op wrote, or a conversion."""
+        own = self.int8.get(v)
+        if own is not None and own.type.quant == quant:
+            return own
+        source = own or self.plain[v]
+        return self._shared(v, quant, lambda: self.build.add(Quantize(), [source], f"{v.name}_int8", quant))
+
+    def _shared(self, v: Value, quant: Quant, make: Callable[[], Value]) -> Value:
+        """Made once for each value and scale."""
+        key = (v, quant)
+        if key not in self.other:
+            self.other[key] = make()
+        return self.other[key]
+
+
+def _array(v: Value) -> Array:
+    assert v.const is not None, f"{v.name} is no constant"
+    return v.const

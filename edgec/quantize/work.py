@@ -1,0 +1,102 @@
+"""A model while the steps of a recipe quantize it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+from edgec.errors import InputError, InternalError
+from edgec.ir import Array, Graph, Op, Value, interp
+from edgec.quantize.observers import Observe, Range, Run, calibrate
+from edgec.quantize.rewrite import Int8, Rounded, rewrite
+from edgec.quantize.steps import Step
+from edgec.steps import Progress, each
+
+Sample = Mapping[str, Array]
+T = TypeVar("T")
+
+
+class Runners(Protocol):
+    """Makes what runs graphs."""
+
+    def floats(self, graph: Graph, samples: int) -> Run:
+        """Of a float graph, for so many runs: the same results on every machine."""
+
+    def int8(self, graph: Graph, samples: int) -> Run:
+        """Of a quantized graph, as fast as this machine can."""
+
+
+class InterpRunners:
+    """By `interp` alone."""
+
+    def floats(self, graph: Graph, samples: int) -> Run:
+        """Slow."""
+        return partial(interp, graph)
+
+    def int8(self, graph: Graph, samples: int) -> Run:
+        """Slow."""
+        return partial(interp, graph)
+
+
+@dataclass
+class Work:
+    """What steps read and change.
+
+    graph: the float model. samples: to calibrate with. seed: of all that is drawn.
+    ranges: of the float values. weights: int8 weights that are not just the nearest, by op. biases: real ones in place
+    of the model's, by op; each is a change of one step, and belongs to `graph`.
+    """
+
+    graph: Graph
+    samples: Sequence[Sample]
+    runners: Runners = field(default_factory=InterpRunners)
+    say: Progress = lambda text: None
+    seed: int = 0
+    ranges: Mapping[Value, Range] = field(default_factory=dict)
+    weights: Mapping[Op, Array] = field(default_factory=dict)
+    biases: Mapping[Op, Array] = field(default_factory=dict)
+    _kept: dict[tuple[int, Hashable], tuple[Graph, Any]] = field(default_factory=dict, repr=False)
+
+    def do(self, step: Step) -> Work:
+        """What the step makes of it; this stays as it is."""
+        result = replace(self)
+        step.run(result)
+        for f in fields(Work):
+            if f.name != step.changes and getattr(result, f.name) is not getattr(self, f.name):
+                raise InternalError(f"the step {step.name} changed {f.name}; it may change {step.changes}")
+        return result
+
+    def keep(self, name: Hashable, make: Callable[[], T]) -> T:
+        """What `make` makes for this graph, once for all candidates."""
+        key = (id(self.graph), name)
+        if key not in self._kept:
+            self._kept[key] = (self.graph, make())  # the graph with it, so that no other gets its id
+        found: T = self._kept[key][1]
+        return found
+
+    def run(self) -> Run:
+        """Runs the float graph."""
+        return self.keep("run", lambda: self.runners.floats(self.graph, len(self.samples)))
+
+    def watch(self, observe: Callable[[int], Observe], what: str) -> None:
+        """Show every value of the float graph to the observer of each sample, by its number."""
+        run = self.run()
+        for i, sample in enumerate(each(self.samples, len(self.samples), what, self.say)):
+            run(sample, observe(i))
+
+    def extremes(self) -> dict[Value, Range]:
+        """The smallest and the largest finite element of every value."""
+        if not len(self.samples):
+            raise InputError("there is no calibration sample", hint="give a folder of photos or an .npz file")
+
+        def find() -> dict[Value, Range]:
+            run = self.run()
+            return calibrate(self.graph, each(self.samples, len(self.samples), "calibrate", self.say), run)
+
+        return self.keep("extremes", find)
+
+    def int8(self) -> Int8:
+        """The int8 form by what was found so far."""
+        return rewrite(self.graph, self.ranges, Rounded(self.weights, self.biases))
