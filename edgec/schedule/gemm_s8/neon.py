@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from edgec.ir import Array
@@ -29,19 +31,32 @@ REST = np.dtype([("at", PIECE), ("w", "i1", (NR,))])
 
 def weights(w: Array) -> Array:
     """[panels, bytes]: weights [panels, nr, taps, run] in pieces, as the header says."""
+    return _together(w, _fours)
+
+
+def weights_apart(w: Array) -> Array:
+    """The same without fours."""
+    return _together(w, lambda lanes: ([], list(range(lanes.shape[1]))))
+
+
+Pairing = Callable[[Array], tuple[list[tuple[int, int]], list[int]]]
+"""Which pieces [nr, pieces, 8] go together, and the others."""
+
+
+def _together(w: Array, pairing: Pairing) -> Array:
     left = w.astype(np.int32)
-    panels = [_panel(rows) for rows in left]
+    panels = [_panel(rows, pairing) for rows in left]
     out = np.zeros((len(panels), max(map(len, panels))), np.uint8)
     for row, panel in zip(out, panels, strict=True):
         row[: len(panel)] = np.frombuffer(panel, np.uint8)
     return out.view(np.int8)
 
 
-def _panel(left: Array) -> bytes:
+def _panel(left: Array, pairing: Pairing) -> bytes:
     """Of weights [nr, taps, run], less their zero point."""
     wide, places, narrow, ends = _pieces(left)
     main, last = _within(wide), np.clip(narrow, -128, 127)
-    pairs, alone = _fours(np.abs(main).sum(2))
+    pairs, alone = pairing(np.abs(main).sum(2))
     order = [i for pair in pairs for i in pair]
     some = np.concatenate([places, ends])[:1]  # what is loaded behind the last four and the last two
     at = np.concatenate([places[order], some, some, places[alone], some, ends])
@@ -117,14 +132,20 @@ def _rests(lacks: Array, places: Array) -> Array:
     return np.concatenate(found)
 
 
-NEON = Tiles(
-    "neon",
-    frozenset({"neon"}),
-    (Tile(2, NR, UNIT, fixed=20, window=16), Tile(1, NR, UNIT, fixed=1e6, window=16)),  # of 1: for one window alone
-    weights,
-    tables,
-    wide=True,
-)
+_IN_ORDER = {"cortex_a53"}
+
+
+def _tiles(suffix: str, pack: Callable[[Array], Array], in_order: bool) -> Tiles:
+    tiles = (Tile(2, NR, UNIT, fixed=20, window=16), Tile(1, NR, UNIT, fixed=1e6, window=16))  # of 1: for one alone
+    isa = frozenset({"neon"})
+    return Tiles(
+        suffix, isa, tiles, pack, tables, wide=True, takes=lambda c, q, core: (core.name in _IN_ORDER) == in_order
+    )
+
+
+NEON = _tiles("neon", weights, in_order=True)
+TWOS = _tiles("twos_neon", weights_apart, in_order=False)
+"""For cores that sum up beside the products, for which fours are not worth while."""
 
 
 def by_channel(w: Array) -> Array:

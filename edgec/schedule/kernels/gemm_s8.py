@@ -11,7 +11,7 @@ from edgec.ir import Array, KernelCall, Pointer, Scratch, Struct, Table
 from edgec.schedule.cores import Core
 from edgec.schedule.gemm_s8.avx2 import AVX2
 from edgec.schedule.gemm_s8.dot import DOT
-from edgec.schedule.gemm_s8.neon import LANES, NEON
+from edgec.schedule.gemm_s8.neon import LANES, NEON, TWOS
 from edgec.schedule.gemm_s8.panels import Requant, Tiles, pack
 from edgec.schedule.gemm_s8.vnni import VNNI
 from edgec.schedule.gemm_s8.walk import Walk, parameters, walks
@@ -19,7 +19,7 @@ from edgec.schedule.gemm_s8.windows import Windows
 from edgec.schedule.variant import Schedule, Variant
 from edgec.schedule.views import among
 
-ISAS = (DOT, LANES, NEON, VNNI, AVX2)
+ISAS = (DOT, LANES, NEON, TWOS, VNNI, AVX2)
 """Tiles, the preferred first."""
 
 

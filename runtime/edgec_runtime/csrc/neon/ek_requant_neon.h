@@ -8,6 +8,21 @@
  * Cortex-A53 three times as long as two loads. */
 #define EK_APART(p) ({ const void *p_ = (p); __asm__("" : "+r"(p_)); p_; })
 
+#ifdef __ARM_FEATURE_QRDMX
+#define EK_UNZIP_NEON /* UZP2 has two pipes where SHRN has one; on older cores it takes three times as long as SHRN */
+#endif
+
+/* The upper halves. */
+EK_KERNEL int16x8_t ek_upper_neon(int32x4_t a, int32x4_t b) {
+#ifdef EK_UNZIP_NEON
+    return vuzp2q_s16(vreinterpretq_s16_s32(a), vreinterpretq_s16_s32(b));
+#else
+    int16x8_t r = vshrn_high_n_s32(vshrn_n_s32(a, 16), b, 16);
+    __asm__("" : "+w"(r)); /* else compilers make a look-up of two narrowings */
+    return r;
+#endif
+}
+
 /* Eight sums to int8 in the upper halves of the result. Rounds twice, ties away from zero, adds y_zero and saturates:
  * of x = round(sum * multiplier / 2^31) it takes (x + 2^(s-1) - (x < 0) + (y_zero << s)) >> s for 1 <= s <= 23. The table
  * is multiplier, addend = 2^(s-1) + (y_zero << s) and shift = 24 - s to the left, [8] each; the second halves of the
@@ -24,12 +39,19 @@ EK_KERNEL int16x8_t ek_half_neon(int32x4_t a, int32x4_t b, const int32_t *table,
     c = vqaddq_s32(c, a), d = vqaddq_s32(d, b);
 #endif
     c = vqshlq_s32(c, vld1q_s32(table + 16)), d = vqshlq_s32(d, vld1q_s32(table4 + 16));
-    return vuzp2q_s16(vreinterpretq_s16_s32(c), vreinterpretq_s16_s32(d));
+    return ek_upper_neon(c, d);
 }
+
+/* Eight of them to int8. */
+EK_KERNEL int8x8_t ek_eight_neon(int16x8_t a) { return vshrn_n_s16(a, 8); }
 
 /* Two times eight of them to int8. */
 EK_KERNEL int8x16_t ek_bytes_neon(int16x8_t a, int16x8_t b) {
+#ifdef EK_UNZIP_NEON
     return vuzp2q_s8(vreinterpretq_s8_s16(a), vreinterpretq_s8_s16(b));
+#else
+    return vshrn_high_n_s16(vshrn_n_s16(a, 8), b, 8);
+#endif
 }
 
 /* Any shift. A shift of 0 or to the left does not round: nothing is taken from it (its sign bit is clear). */
