@@ -19,7 +19,7 @@ def counts(tiles: Tiles, w: Array) -> list[int]:
 def test_two_pieces_are_summed_at_once_on_cores_in_order_alone() -> None:
     """Where they fit: an out-of-order core sums up beside the products, and takes pieces as they come."""
     w = np.full((1, NR, 1, 96), 60, np.int16)  # six pieces of two products each, of which any two are within MOST
-    assert 4 * 60 <= MOST
+    assert MOST >= 4 * 60
     assert counts(NEON, w) == [2, 2, 0, 0]
     assert counts(TWOS, w) == [0, 6, 0, 0]
     plain, one = Requant(0, 0, -128, -128, 127), Windows(1, 8, 8, 128, 8, 8, 16)
