@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 FIXTURES := build/venv-fixtures
 
 .PHONY: setup system demo test check lint types fast models-table partition-table stock-table cost-table pipeline-table \
-        bench-arm schedule-fuzz tuned bench-check bench-peers bench-host busy-check onnx-sweep faults docs \
+        bench-arm ablation interp-table schedule-fuzz tuned bench-check bench-peers bench-host busy-check onnx-sweep faults docs \
         fixtures clean
 
 setup: system $(STAMP)
@@ -62,6 +62,15 @@ pipeline-table: setup
 # model of the cores): make bench-arm ARGS='--models resnet8_i8,vww96_i8 --boards pi4 --ops all'
 bench-arm: setup
 	$(BIN)/python -m tests.tables.bench_arm $(ARGS)
+
+# What each part of the back-end is worth: five networks without it, in estimated cycles (as bench-arm):
+# make ablation ARGS='--board pi5 --parts views,bands'
+ablation: setup
+	$(BIN)/python -m tests.tables.ablation $(ARGS)
+
+# The compiled code beside numpy on this machine, every model of ../shared: make interp-table ARGS='--models mnv2_tf2_i8'
+interp-table: setup
+	$(BIN)/python -m tests.tables.interp_table $(ARGS)
 
 # The schedules that edgec comes with, searched anew on the emulated boards (reads ../shared; hours for all):
 # make tuned ARGS='--models mnv2_tf2_i8 --boards pi4'

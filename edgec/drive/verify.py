@@ -4,27 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-import numpy as np
 from edgec_partitioner.segments import Segment
 from edgec_partitioner.source import judge
 from edgec_runtime import Bundle, Session
 from edgec_runtime.cache import extract
 
+from edgec.drive.as_board import check_as_board
+from edgec.drive.judge import Judge, distance, float_limit
 from edgec.drive.lower import Lowered
 from edgec.drive.native import NativeGraph
 from edgec.frontends.operators import read_operators
 from edgec.ir import Array, Graph, Value, interp
 from edgec.quantize.accuracy import Tally
 from edgec.quantize.layers import worst_layer
-from edgec.quantize.verification import SegmentCheck, Verification
+from edgec.quantize.verification import Verification
 from edgec.steps import Progress, each
-
-FLOAT_TOLERANCE = 1e-4
-"""Of the output's range: C and numpy add float32 in different orders."""
-ROUNDING_MARGIN = 4.0
-WORST_TOLERANCE = 1e-2
-"""Beyond FLOAT_TOLERANCE, so many times the graph's own rounding error is allowed, and never more than this."""
-
 
 _BUDGET = 20e9
 """Multiply-accumulates that outputs are compared on: about ten seconds of C, and a count, not a time, so that the same
@@ -45,7 +39,7 @@ def verify_bundle(
     """
     samples, segments = lowered.samples, lowered.partition.segments
     exact, count = _counts(lowered)
-    checks, tallies, unlike = list[SegmentCheck](), dict[str, Tally](), list[str]()
+    judge, tallies, unlike = Judge(), dict[str, Tally](), list[str]()
     reference, worst = _Reference(lowered), None
     with Session(bundle, tpu="c") as session:
         for i in range(count):
@@ -53,7 +47,7 @@ def verify_bundle(
                 break
             say(f"verify {i + 1}/{count}")
             sample, values = samples[i], dict[str, Array]() if lowered.floats is not None and i == 0 else None
-            got = _run(session, segments, sample, "C", checks, values) if i < exact else session.run(sample)
+            got = _run(session, segments, sample, "C", judge, values) if i < exact else session.run(sample)
             want = reference.exactly(sample) if i < exact else reference(sample)
             if lowered.floats is None:
                 unlike += _unlike(lowered.imported, sample, got, want)
@@ -66,8 +60,9 @@ def verify_bundle(
     if on_tpu:
         with Session(bundle, tpu="interpreter") as session:
             for i in each(range(exact), exact, "verify TFLite", say):
-                _run(session, on_tpu, samples[i], "TFLite", checks)
-    merged, whole = _worst(checks), {name: t.result() for name, t in tallies.items()}
+                _run(session, on_tpu, samples[i], "TFLite", judge)
+    not_run = check_as_board(bundle, lowered, judge, say)
+    merged, whole = judge.worst(), {name: t.result() for name, t in tallies.items()}
     failures = [
         f"{c.segment} as {c.how} is {c.error:.3g} from interp, {c.limit:.3g} allowed" for c in merged if not c.ok
     ]
@@ -78,8 +73,8 @@ def verify_bundle(
     used = next(iter(tallies.values())).samples if tallies else 0
     calibrated = lowered.floats.samples if lowered.floats is not None else 0
     return Verification(
-        used, exact, lowered.samples_source, calibrated, lowered.seen, reference.how, tuple(merged), whole,
-        lowered.floats is not None, worst, (*failures, *unlike),
+        used, exact, lowered.samples_source, calibrated, lowered.seen, reference.how, merged, whole,
+        lowered.floats is not None, worst, not_run, (*failures, *unlike),
     )  # fmt: skip
 
 
@@ -128,7 +123,7 @@ def _run(
     segments: Sequence[Segment],
     sample: Mapping[str, Array],
     how: str,
-    checks: list[SegmentCheck],
+    judge: Judge,
     values: dict[str, Array] | None = None,
 ) -> dict[str, Array]:
     """One inference; each segment is judged on the very inputs that it got. values: gets all int8 results by name."""
@@ -139,17 +134,7 @@ def _run(
 
     outputs = session.run(sample)
     for s in segments:
-        inputs = {v.name: session.tensor(v.name) for v in s.graph.inputs}
-        wanted = interp(s.graph, inputs, keep)
-        has_float = any(v.type.dtype == "float32" for op in s.graph.ops for v in op.outputs)
-        for name, want in wanted.items():
-            got = session.tensor(name)
-            error = distance(got, want)
-            # a float that differs in its last bit may round to the next integer step
-            limit = 1.0 if has_float else 0.0
-            if want.dtype.kind == "f":
-                limit = _float_limit(s.graph, inputs, name, want, error)
-            checks.append(SegmentCheck(s.name, s.place, how, error, limit))
+        judge(s, session.tensor, how, keep)
     return outputs
 
 
@@ -162,56 +147,12 @@ def _unmapped(bundle: Bundle, segments: Sequence[Segment], optimistic: bool) -> 
                     yield f"operator {o.index} of {s.name} ({o.opcode}) would not map: {o.rule}: {o.seen}"
 
 
-def _float_limit(graph: Graph, inputs: Mapping[str, Array], name: str, want: Array, error: float) -> float:
-    """FLOAT_TOLERANCE, or more where the graph itself makes more of rounding: some networks do on some inputs."""
-    if error <= FLOAT_TOLERANCE:
-        return FLOAT_TOLERANCE
-    return max(FLOAT_TOLERANCE, min(ROUNDING_MARGIN * rounding_error(graph, inputs, name, want), WORST_TOLERANCE))
-
-
-def rounding_error(graph: Graph, inputs: Mapping[str, Array], name: str, want: Array) -> float:
-    """How far output `name` moves from `want` when every float constant changes by one unit in its last place.
-
-    That is backward error analysis: sums in another order give what slightly other weights would have given.
-    """
-    twin, rng = graph.copy(), np.random.default_rng(0)
-    for v in twin.constants():
-        if v.const is not None and v.type.dtype == "float32":
-            toward = rng.choice([-np.inf, np.inf], v.const.shape).astype(np.float32)
-            v.const = np.nextafter(v.const, toward)
-    return distance(interp(twin, inputs)[name], want)
-
-
-def distance(got: Array, want: Array) -> float:
-    """The largest difference: in steps for integers, as a part of the range of `want` for floats; NaN never agrees."""
-    if want.dtype.kind != "f":
-        return float(np.abs(got.astype(np.int64) - want.astype(np.int64)).max(initial=0))
-    if not np.array_equal(np.isfinite(got), np.isfinite(want)):
-        return float("inf")
-    finite = np.isfinite(want)
-    if not finite.any():
-        return 0.0
-    w, g = want[finite].astype(np.float64), got[finite].astype(np.float64)
-    span = max(float(w.max() - w.min()), float(np.abs(w).max()), 1e-30)
-    return float(np.abs(g - w).max()) / span
-
-
-def _worst(checks: Sequence[SegmentCheck]) -> list[SegmentCheck]:
-    """One row per segment and way of running it: the check that is furthest beyond its limit."""
-    rows: dict[tuple[str, str], SegmentCheck] = {}
-    for c in checks:
-        old = rows.get((c.segment, c.how))
-        if old is None or c.error - c.limit > old.error - old.limit:
-            rows[c.segment, c.how] = c
-    return list(rows.values())
-
-
 def _unlike(
     original: Graph, sample: Mapping[str, Array], got: Mapping[str, Array], want: Mapping[str, Array]
 ) -> Iterator[str]:
     """What differs from the graph as imported by more than rounding."""
     for v in original.outputs:
         y, error = want[v.name], distance(got[v.name], want[v.name])
-        limit = _float_limit(original, sample, v.name, y, error) if y.dtype.kind == "f" else 0.0
+        limit = float_limit(original, sample, v.name, y, error) if y.dtype.kind == "f" else 0.0
         if error > limit:
             yield f"output {v.name} is {error:.3g} from the model as imported, {limit:.3g} allowed"

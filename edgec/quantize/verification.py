@@ -15,7 +15,7 @@ class SegmentCheck:
     """How far one way of running a segment is from `interp`, over all samples and outputs.
 
     error: the largest difference, in steps for integers, as a part of the output's range for floats. limit: the largest
-    that is allowed.
+    that is allowed. samples: on how many inputs.
     """
 
     segment: str
@@ -23,6 +23,7 @@ class SegmentCheck:
     how: str
     error: float
     limit: float
+    samples: int = 1
 
     @property
     def ok(self) -> bool:
@@ -34,10 +35,12 @@ class SegmentCheck:
 class Verification:
     """All that was checked.
 
-    samples: how many each output was compared on; exact: how many of them each segment was compared with `interp` on.
+    samples: how many each output was compared on; exact: how many of them segments were compared with `interp` on, at
+    most.
     source: where they are from, for people; calibrated: how many samples the scales are from, seen: whether these are
     among them. whole: each output against the model before quantization, which ran as `reference` ("C", "interp").
-    worst: the op that loses most; None where edgec did not quantize. failures: why there is no bundle.
+    worst: the op that loses most; None where edgec did not quantize. not_run: the code that was not tried, and why;
+    "" where all was. failures: why there is no bundle.
     """
 
     samples: int
@@ -50,6 +53,7 @@ class Verification:
     whole: Mapping[str, Agreement]
     quantized: bool
     worst: LayerNoise | None
+    not_run: str = ""
     failures: tuple[str, ...] = ()
 
     @property
@@ -73,6 +77,7 @@ class Verification:
             "reference": self.reference,
             "quantized": self.quantized,
             "segments": [asdict(c) for c in self.segments],
+            "not_run": self.not_run,
             "whole": {name: a.as_dict() for name, a in self.whole.items()},
             "marks": {"sqnr_db": LOW_SQNR_DB, "cosine": LOW_COSINE},
             "low": self.low(),

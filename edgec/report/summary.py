@@ -82,18 +82,20 @@ def _checks(checked: Verification) -> Iterator[str]:
 
     A line for each way of running, for all segments that are exact; one for each of the others.
     """
-    exact: dict[str, list[str]] = {}
+    exact: dict[tuple[str, int], list[str]] = {}
     for c in checked.segments:
         if not c.error:
-            exact.setdefault(c.how, []).append(c.segment)
-    for how, names in exact.items():
+            exact.setdefault((c.how, c.samples), []).append(c.segment)
+    for (how, samples), names in exact.items():
         which = ", ".join(names) if len(names) <= 6 else f"{len(names)} segments, {names[0]} to {names[-1]}"
         runs = "it runs" if len(names) == 1 else "they run"
-        yield f"verified {which}: as {how} {runs} as interp does, bit for bit ({_samples(checked.exact)})"
+        yield f"verified {which}: as {how} {runs} as interp does, bit for bit ({_samples(samples)})"
     for c in checked.segments:
         if c.error:
             near = f"within {c.error:.2g} of interp ({c.limit:.2g} allowed)"
-            yield f"verified {c.segment}: as {c.how} it runs {near} ({_samples(checked.exact)})"
+            yield f"verified {c.segment}: as {c.how} it runs {near} ({_samples(c.samples)})"
+    if checked.not_run:
+        yield from textwrap.wrap(f"not run here {checked.not_run}", 120, break_long_words=False, break_on_hyphens=False)
 
 
 def _accuracy(checked: Verification) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from edgec.drive.verify import FLOAT_TOLERANCE, distance, rounding_error
+from edgec.drive.judge import FLOAT_TOLERANCE, distance, rounding_error
 from edgec.ir import Builder, Graph, TensorType, interp
 from edgec.ops.binary import Mul, Sub
 

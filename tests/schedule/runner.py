@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from edgec_runtime.manifest import MAX_THREADS
 
-from edgec.emit.c import CSRC, CSource, segment_source
+from edgec.emit.c import CSRC, CSource, Text, segment_source
 from edgec.ir import Array, Graph, KernelCall, Scratch
 from edgec.schedule.cores import Core, core
 from edgec.schedule.steps import DEFAULT
@@ -27,23 +27,42 @@ from tests import builds
 PORTS = 8
 """Inputs and outputs of a graph, at most."""
 
-SANITIZED = "sanitized"
-"""This machine with AVX2 under the address and undefined behaviour sanitizers; all constants are arrays of the C."""
+SANITIZED = {
+    "sanitized": "x86_64_v3",
+    "sanitized_vnni": "x86_64_v4_vnni",
+    "sanitized_a53": "cortex_a53",
+    "sanitized_a72": "cortex_a72",
+    "sanitized_a76": "cortex_a76",
+}
+"""Cores under sanitizers, and their names without: for addresses and undefined behaviour here, where all constants are
+arrays of the C; for undefined behaviour alone where QEMU runs the code, whose guards see addresses."""
 
 _ALL_IN_ARENA = "-DEK_GEMM_STACK=1"
-_ZIG = (sys.executable, "-m", "ziglang", "cc", "-static", "-fno-sanitize=all", "-O1", _ALL_IN_ARENA)
-_ARM, _X86 = (*_ZIG, "-target", "aarch64-linux-musl"), (*_ZIG, "-target", "x86_64-linux-musl")
+_ZIG = (sys.executable, "-m", "ziglang", "cc", "-static", "-O1", _ALL_IN_ARENA)
+_PLAIN, _TRAPS = ("-fno-sanitize=all",), ("-fsanitize=undefined", "-fsanitize-trap=undefined")
+_ARM, _X86 = (*_ZIG, "-target", "aarch64-linux-musl"), (*_ZIG, *_PLAIN, "-target", "x86_64-linux-musl")
+_ASAN = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-O1")
+_VNNI = ("-march=x86-64-v4", "-mavx512vnni")
 BUILDS: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
-    "cortex_a53": ((*_ARM, "-mcpu=cortex_a53"), ("qemu-aarch64", "-cpu", "cortex-a53")),
-    "cortex_a72": ((*_ARM, "-mcpu=cortex_a72"), ("qemu-aarch64", "-cpu", "cortex-a72")),
-    "cortex_a76": ((*_ARM, "-mcpu=cortex_a76"), ("qemu-aarch64", "-cpu", "cortex-a76")),
+    "cortex_a53": ((*_ARM, *_PLAIN, "-mcpu=cortex_a53"), ("qemu-aarch64", "-cpu", "cortex-a53")),
+    "cortex_a72": ((*_ARM, *_PLAIN, "-mcpu=cortex_a72"), ("qemu-aarch64", "-cpu", "cortex-a72")),
+    "cortex_a76": ((*_ARM, *_PLAIN, "-mcpu=cortex_a76"), ("qemu-aarch64", "-cpu", "cortex-a76")),
     "x86_64_v3": ((*_X86, "-mcpu=x86_64_v3"), ()),
     "x86_64_v4_vnni": ((*_X86, "-mcpu=x86_64_v4+avx512vnni"), ()),
-    SANITIZED: (("gcc", "-march=x86-64-v3", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-O1"), ()),
+    "sanitized": (("gcc", "-march=x86-64-v3", *_ASAN), ()),
+    "sanitized_vnni": (("gcc", *_VNNI, *_ASAN), ()),
+    "sanitized_a53": ((*_ARM, *_TRAPS, "-mcpu=cortex_a53"), ("qemu-aarch64", "-cpu", "cortex-a53")),
+    "sanitized_a72": ((*_ARM, *_TRAPS, "-mcpu=cortex_a72"), ("qemu-aarch64", "-cpu", "cortex-a72")),
+    "sanitized_a76": ((*_ARM, *_TRAPS, "-mcpu=cortex_a76"), ("qemu-aarch64", "-cpu", "cortex-a76")),
 }
 """The compiler of each core, and its emulator. Buffers of GEMM are not on the stack, but where guards see them."""
 
-FEATURES = {"x86_64_v3": "avx2", "x86_64_v4_vnni": "avx512_vnni", SANITIZED: "avx2"}
+FEATURES = {
+    "x86_64_v3": "avx2",
+    "x86_64_v4_vnni": "avx512_vnni",
+    "sanitized": "avx2",
+    "sanitized_vnni": "avx512_vnni",
+}
 """What this machine must have for a core, as Linux names it."""
 
 _DECLARED = re.compile(r"^(?:static const \w+|EK_OP void|    (?=\w+ = \d+,)) ?(\w+)", re.MULTILINE)
@@ -172,13 +191,14 @@ def run_on(
 
 def core_of(name: str) -> Core:
     """The core of a name of BUILDS."""
-    return core("x86_64_v3" if name == SANITIZED else name)
+    return core(SANITIZED.get(name, name))
 
 
 def run(name: str, cases: Sequence[Case], command: Sequence[str] = ()) -> list[dict[str, Array]]:
     """The outputs of every case by a program for a name of BUILDS, perhaps by another compiler."""
     command = command or BUILDS[name][0]
-    text, sources = program_text(name, cases, _ALL_IN_ARENA in command)
+    in_text: Text = "all" if command[-3:] == _ASAN else "small"
+    text, sources = program_text(cases, _ALL_IN_ARENA in command, in_text)
     folder = build(command, text)
     data = bytearray(struct.pack("<i", len(cases)))
     for i, (case, source) in enumerate(zip(cases, sources, strict=True)):
@@ -219,13 +239,13 @@ def _build(text: str, folder: Path, command: Sequence[str]) -> None:
     assert done.returncode == 0, done.stderr[-4000:]
 
 
-def program_text(name: str, cases: Sequence[Case], in_arena: bool = False) -> tuple[str, list[CSource]]:
-    """The program of all cases, and their C. in_arena: buffers of GEMM, however small they are."""
+def program_text(cases: Sequence[Case], in_arena: bool = False, in_text: Text = "small") -> tuple[str, list[CSource]]:
+    """The program of all cases, and their C. in_arena: buffers of GEMM, however small they are. in_text: constants."""
     sources = []
     for i, case in enumerate(cases):
         on = replace(case.core, threads=case.threads, barrier=0) if case.threads > 1 else case.core
         rules = replace(case.rules, choose=_in_arena(case.rules.choose)) if in_arena else case.rules
-        sources.append(segment_source(case.graph, f"seg{i}", on, None, "all" if name == SANITIZED else "small", rules))
+        sources.append(segment_source(case.graph, f"seg{i}", on, None, in_text, rules))
     runs = ", ".join(
         f"{{edgec_{s.name}_run, {f'edgec_{s.name}_run_on' if case.threads > 1 else 'NULL'}}}"
         for s, case in zip(sources, cases, strict=True)

@@ -18,11 +18,26 @@ from edgec.schedule.variant import Rules, Schedule, Variant, legal
 from tests.harness import assert_agree, random_inputs
 from tests.schedule.fuzz import PLAIN, verdicts
 from tests.schedule.on import on
-from tests.schedule.runner import Case, CrashError, core_of, run
+from tests.schedule.runner import BUILDS, Case, CrashError, build, core_of, run, start
 from tests.tables.schedule_fuzz import jobs, markdown, seed_of
 
 SAMPLE = 105
 """Seven rounds of all families."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", on("sanitized_vnni", "sanitized_a72", "sanitized_a76"))
+def test_sanitizers_find_nothing(name: str) -> None:
+    found = list(verdicts(name, 0, SAMPLE // 5, seed_of(name, 7)))
+    assert [(v.number, v.what, v.used, v.why) for v in found if v.why] == []
+
+
+@pytest.mark.parametrize("name", on("sanitized", "sanitized_a72"))
+def test_sanitizers_see_an_overflow(name: str) -> None:
+    text = "int main(int argc, char **argv) { volatile int x = %s; (void)argv, x += argc; return 0; }\n"
+    right, wrong = (start(name, build(BUILDS[name][0], text % x)) for x in ("2147483646", "2147483647"))
+    assert right.returncode == 0
+    assert wrong.returncode != 0
 
 
 @pytest.mark.parametrize("name", on())

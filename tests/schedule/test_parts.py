@@ -69,7 +69,7 @@ def test_any_number_of_parts_gives_the_same_bits(name: str) -> None:
     graphs = graphs_with_c()
     inputs = [random_inputs(g, i) for i, g in enumerate(graphs)]
     cases = [Case(g, x, core_of(name), threads=MAX_THREADS) for g, x in zip(graphs, inputs, strict=True)]
-    text, _ = program_text(name, cases)
+    text, _ = program_text(cases)
     assert text.count("ek_on_threads(threads, op") > 30, "layers that have variants are shared"
     alone = run(name, cases)
     for parts in (2, 3, 4):

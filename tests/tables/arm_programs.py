@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from edgec_devices.boards import Board
@@ -15,13 +15,15 @@ from edgec_partitioner.segments import Segment
 from edgec_partitioner.segments import segment as split_off
 
 from edgec.benching.memory import sections
-from edgec.drive.lower import Options, lower
+from edgec.drive.lower import Lowered, Options, lower
 from edgec.emit.c import CSRC, CSource
 from edgec.emit.sources import TargetSources, target_sources
 from edgec.emit.tflite import write_tflite
 from edgec.errors import EdgecError
 from edgec.ir import Op, Value
 from edgec.schedule.cores import cores_of
+from edgec.schedule.steps import DEFAULT
+from edgec.schedule.variant import Rules
 from edgec.toolchain.build import build
 from edgec.toolchain.cc import Compiler
 
@@ -74,12 +76,16 @@ class Program:
         return folder / "main"
 
 
-def compile_for(model: Path, board_name: str) -> Program:
-    """As `edgec compile --target` does, for the board's 64-bit target alone, and without verification."""
-    segments, sources = _emitted(model, board_name)
+def compile_for(model: Path, board_name: str, rules: Rules = DEFAULT, prelude: str = "") -> Program:
+    """As `edgec compile --target` does, for the board's 64-bit target alone, and without verification.
+
+    rules: what its schedule may do. prelude: what each C file of a segment begins with.
+    """
+    segments, sources = _emitted(model, board_name, rules)
     target = Board.load(board_name).targets[0]
     compiler = Compiler.zig(target.library, target.program, target.mcpu)
-    made = build({target.name: sources.texts}, CSRC, {target.name: compiler}, flags=sources.flags)[target.name]
+    texts = {name: text if name == "model.c" else prelude + text for name, text in sources.texts.items()}
+    made = build({target.name: texts}, CSRC, {target.name: compiler}, flags=sources.flags)[target.name]
     return Program(
         main=made.program,
         weights=sources.weights,
@@ -106,12 +112,17 @@ def alone(model: Path, board_name: str, places: Collection[tuple[int, int]]) -> 
     return found
 
 
-def _emitted(model: Path, board_name: str) -> tuple[Sequence[Segment], TargetSources]:
+@lru_cache(maxsize=1)
+def lowered_for(model: Path, board_name: str) -> Lowered:
+    """The model as the board's C computes it."""
+    return lower(model, Options(target=board_name))
+
+
+def _emitted(model: Path, board_name: str, rules: Rules = DEFAULT) -> tuple[Sequence[Segment], TargetSources]:
     """The C for the board's 64-bit core."""
-    board = Board.load(board_name)
-    lowered = lower(model, Options(target=board_name))
+    board, lowered = Board.load(board_name), lowered_for(model, board_name)
     segments = lowered.partition.segments
-    return segments, target_sources(lowered.graph, segments, cores_of(board, board.targets[0]))
+    return segments, target_sources(lowered.graph, segments, cores_of(board, board.targets[0]), rules)
 
 
 def _by_call(segment: Segment, source: CSource) -> dict[int, list[Op]]:

@@ -174,7 +174,7 @@ def measure(job: Job) -> Row:
     program = compile_for(job.file, job.board)
     main = program.write(ROOT / "build" / "bench-arm" / f"{job.file.stem}-{job.board}")
     litert = _litert(job)
-    cycles = _cycles(program, job, main)
+    cycles = cycles_of(program, main, job.board, fresh=job.fresh)
     slower = litert is not None and litert < cycles
     wanted = job.ops == "all" or (job.ops == "lose" and slower)
     shares = tuple(_shares(program, job, main)) if wanted else ()
@@ -188,13 +188,16 @@ def _call(fields: dict[str, Any]) -> Call:
     return Call(**{**fields, "place": tuple(fields["place"]), "also": tuple(fields["also"])})
 
 
-def _cycles(program: Program, job: Job, main: Path) -> float:
-    """Of the whole, by picycles' own command. Programs that came out the same were counted already."""
-    key = f"cycles {_how()} {program.digest} {job.board}"
-    known = None if job.fresh else _recall(key)
+def cycles_of(program: Program, main: Path, board: str, *, fresh: bool = False) -> float:
+    """Of one inference, by picycles' own command. Programs that came out the same were counted already.
+
+    main: the program as a file. fresh: count it once more.
+    """
+    key = f"cycles {_how()} {program.digest} {board}"
+    known = None if fresh else _recall(key)
     if known is None:
         tool = _tool()
-        known = tool.program(job.board, [main, "--runs", "1"]) if tool else sum(_places(job, main).values())
+        known = tool.program(board, [main, "--runs", "1"]) if tool else sum(_places(board, main).values())
         _remember(key, known)
     return float(known)
 
@@ -203,7 +206,7 @@ def _shares(program: Program, job: Job, main: Path) -> Iterator[Share]:
     key = f"places {_how()} {program.digest} {job.board}"
     known = None if job.fresh else _recall(key)
     if known is None:
-        known = [[*place, cycles] for place, cycles in _places(job, main).items()]
+        known = [[*place, cycles] for place, cycles in _places(job.board, main).items()]
         _remember(key, known)
     found = {(segment, op): cycles for segment, op, cycles in known}
     yield from (Share(c, found.get(c.place, 0.0)) for c in program.calls)
@@ -230,9 +233,9 @@ def _litert_of(model: bytes, board: str, tool: Picycles) -> float | None:
     return None if known[0] is None else float(known[0])
 
 
-def _places(job: Job, main: Path) -> dict[tuple[int, int], float]:
+def _places(name: str, main: Path) -> dict[tuple[int, int], float]:
     """Of each function: counted by edgec's plugin for QEMU, in picycles' cycles or in those of edgec's model."""
-    board, out = Board.load(job.board), main.with_name("counts")
+    board, out = Board.load(name), main.with_name("counts")
     out.unlink(missing_ok=True)
     option = plugin_option(block_count_plugin(), out, board.caches)
     qemu = [board.targets[0].qemu, "-cpu", board.targets[0].qemu_cpu, "-plugin", option]
@@ -242,7 +245,7 @@ def _places(job: Job, main: Path) -> dict[tuple[int, int], float]:
     out.unlink()
     tool = _tool()
     if tool:
-        return tool.places(counts, job.board)
+        return tool.places(counts, name)
     return {place: e.cycles for place, e in estimate(counts, board.core, board.caches).items()}
 
 

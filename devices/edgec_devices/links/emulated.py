@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-from edgec_runtime import Bundle, DeviceError, InputError, ToolError
+from edgec_runtime import Bundle, DeviceError, InputError, TensorInfo, ToolError
 from edgec_runtime.cache import program_command
 from edgec_runtime.inputs import Array, check_inputs
 
@@ -76,6 +76,27 @@ class Emulated(Device):
         with tempfile.TemporaryDirectory(prefix="edgec-") as folder:
             self._execute(bundle, inputs, Path(folder), options=("--runs", "1", *on_threads(threads)))
             return _outputs(bundle, Path(folder) / "out")
+
+    def segments(self, bundle: Bundle, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """One inference: the outputs of every segment, by name."""
+        with tempfile.TemporaryDirectory(prefix="edgec-") as folder:
+            self._execute(bundle, inputs, Path(folder), options=("--runs", "0", "--json", "--segments"))
+            files = {
+                f"{s.name}_{i}": bundle.manifest.tensors[n]
+                for s in bundle.manifest.segments
+                for i, n in enumerate(s.outputs)
+            }
+            return {info.name: _written(bundle, Path(folder) / "out", file, info) for file, info in files.items()}
+
+    def lacks(self, bundle: Bundle) -> str:
+        """What must be installed here before it runs the bundle's program; "": nothing."""
+        target = self._program(bundle)
+        try:
+            emulator = _emulator(target)
+        except ToolError as e:
+            return f"{e.what} ({e.hint})"
+        known = subprocess.run([emulator, "-cpu", "help"], capture_output=True, text=True, check=False).stdout
+        return "" if target.qemu_cpu in known.split() else f"{target.qemu} has no {target.qemu_cpu}: it is too old"
 
     def measure(self, bundle: Bundle, plan: Plan, say: Progress = lambda text: None) -> Measurement:
         """Estimated.  One inference is counted, whatever the plan: instruction counts do not vary.  With threads the
@@ -197,19 +218,19 @@ def _emulator(target: ArchTarget) -> str:
 
 
 def _outputs(bundle: Bundle, folder: Path) -> dict[str, Array]:
-    found = {}
-    for i, info in enumerate(bundle.manifest.output_infos()):
-        try:
-            array = np.load(folder / f"output{i}.npy", allow_pickle=False)
-        except (OSError, ValueError) as e:
-            raise DeviceError(
-                f'the program wrote no output "{info.name}": {e}', at=str(bundle.path), hint="compile the model again"
-            ) from e
-        if array.dtype != info.numpy_dtype or array.shape != info.shape:
-            raise DeviceError(
-                f'output "{info.name}" is {array.dtype.str} {array.shape}, the manifest says {info}',
-                at=str(bundle.path),
-                hint="compile the model again",
-            )
-        found[info.name] = array
-    return found
+    return {
+        info.name: _written(bundle, folder, f"output{i}", info) for i, info in enumerate(bundle.manifest.output_infos())
+    }
+
+
+def _written(bundle: Bundle, folder: Path, file: str, info: TensorInfo) -> Array:
+    """A tensor that the program wrote as <file>.npy. Raises DeviceError where it is not what the manifest says."""
+    hint = "compile the model again"
+    try:
+        array: Array = np.load(folder / f"{file}.npy", allow_pickle=False)
+    except (OSError, ValueError) as e:
+        raise DeviceError(f'the program wrote no tensor "{info.name}": {e}', at=str(bundle.path), hint=hint) from e
+    if array.dtype != info.numpy_dtype or array.shape != info.shape:
+        what = f'tensor "{info.name}" is {array.dtype.str} {array.shape}, the manifest says {info}'
+        raise DeviceError(what, at=str(bundle.path), hint=hint)
+    return array

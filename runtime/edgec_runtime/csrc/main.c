@@ -1,10 +1,11 @@
 /* main.c - the program of a bundle: runs the model, writes its outputs, times segments and operations.
  *
  *     main [--runs N] [--seconds S] [--warmup S] [--profile N] [--launched NS] [--input FILE...] [--output DIR] [--json]
- *          [--weights FILE] [--threads N [--in-turn]]
+ *          [--weights FILE] [--threads N [--in-turn]] [--segments]
  *
  * Input files come in the order of the model's inputs: .npy, or raw little-endian bytes of exactly the tensor's size.
  * Without any, the inputs are filled with reproducible noise (edgec_runtime/inputs.py makes the same).  No malloc.
+ * --segments: the outputs of each segment are written, too.
  * The weights are mapped from weights.bin beside the program (program_weights.h), unless --weights names another file.
  *
  * All times are of CLOCK_MONOTONIC, ns.  The first inference and those that follow until --warmup seconds have passed
@@ -46,7 +47,7 @@ struct options {
     int n_files, threads;
     char **files; /* into argv */
     const char *output, *weights;
-    bool json, in_turn;
+    bool json, in_turn, segments;
 };
 
 static void mark(int which)
@@ -355,7 +356,7 @@ static void print_json(const struct options *o)
 
 static const char usage[] =
     "main [--runs N] [--seconds S] [--warmup S] [--profile N] [--launched NS] [--input FILE...] [--output DIR] [--json] "
-    "[--weights FILE] [--threads N [--in-turn]]";
+    "[--weights FILE] [--threads N [--in-turn]] [--segments]";
 
 static int number(const char *option, const char *text)
 {
@@ -384,6 +385,7 @@ static struct options parse(int argc, char **argv)
         bool next = i + 1 < argc;
         if (!strcmp(argv[i], "--json")) o.json = true;
         else if (!strcmp(argv[i], "--in-turn")) o.in_turn = true;
+        else if (!strcmp(argv[i], "--segments")) o.segments = true;
         else if (!strcmp(argv[i], "--threads") && next) o.threads = number("--threads", argv[++i]);
         else if (!strcmp(argv[i], "--runs") && next) o.runs = number("--runs", argv[++i]);
         else if (!strcmp(argv[i], "--profile") && next) o.profile = number("--profile", argv[++i]);
@@ -432,6 +434,19 @@ static void check(const struct options *o)
         fail(EXIT_INPUT, "make its parent folder first", "cannot make the folder %s: %s", o->output, strerror(errno));
 }
 
+/* output<i>.npy; with --segments also <segment>_<i>.npy. */
+static void write_outputs(const struct options *o)
+{
+    for (int i = 0; i < edgec_model.n_outputs; i++)
+        write_output(o->output, "output", i, &edgec_model.tensors[edgec_model.outputs[i]]);
+    for (int s = 0; o->segments && s < edgec_model.n_segments; s++) {
+        static char name[EK_PATH_CHARS];
+        const ek_segment *g = &edgec_model.segments[s];
+        snprintf(name, sizeof name, "%s_", g->name);
+        for (int i = 0; i < g->n_outputs; i++) write_output(o->output, name, i, &edgec_model.tensors[g->outputs[i]]);
+    }
+}
+
 int main(int argc, char **argv)
 {
     struct options o = parse(argc, argv);
@@ -446,9 +461,7 @@ int main(int argc, char **argv)
         else fill_noise(t, (uint32_t)i);
     }
     run_all(&o);
-    if (o.output)
-        for (int i = 0; i < edgec_model.n_outputs; i++)
-            write_output(o.output, i, &edgec_model.tensors[edgec_model.outputs[i]]);
+    if (o.output) write_outputs(&o);
     if (threads && !o.in_turn) edgec_model.stop(threads);
     if (o.json) print_json(&o);
     else print_table();

@@ -115,7 +115,8 @@ static void load_input(const char *path, const ek_tensor *t)
     fclose(f);
 }
 
-static void write_output(const char *dir, int index, const ek_tensor *t)
+/* As <dir>/<name><index>.npy. */
+static void write_output(const char *dir, const char *name, int index, const ek_tensor *t)
 {
     static char path[EK_PATH_CHARS];
     char header[256], shape[128];
@@ -123,7 +124,7 @@ static void write_output(const char *dir, int index, const ek_tensor *t)
                      shape_text(t, shape, sizeof shape));
     while ((10 + n + 1) % 64) header[n++] = ' '; /* the data starts on a multiple of 64 */
     header[n++] = '\n';
-    if (snprintf(path, sizeof path, "%s/output%d.npy", dir, index) >= (int)sizeof path)
+    if (snprintf(path, sizeof path, "%s/%s%d.npy", dir, name, index) >= (int)sizeof path)
         fail(EXIT_INPUT, "use a shorter path", "--output is too long");
     const unsigned char start[10] = { 0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0, (unsigned char)(n & 255), (unsigned char)(n >> 8) };
     FILE *f = fopen(path, "wb");
