@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 
@@ -9,6 +10,9 @@ from edgec.ir import Struct
 from edgec.schedule.cores import Core
 from edgec.schedule.gemm_s8.panels import GATHERED, LINE, Panels, Requant, Tile
 from edgec.schedule.gemm_s8.windows import Windows
+
+_EQUAL = 1.03
+"""What the largest part of threads may be, of an equal share."""
 
 
 @dataclass(frozen=True)
@@ -72,11 +76,12 @@ def _flat(c: Windows, t: Tile, core: Core) -> Iterator[Walk]:
     room = max(t.mr, core.l1 // 2 // (depth * t.element + c.oc) // t.mr * t.mr)
     panels = _panels(c, t) * t.nr * depth * t.element
     default = total if panels > core.l2 // 2 and not t.converts else room
+    by_panels = int(panels > total * (c.ic * t.element + c.oc))
     for wanted in dict.fromkeys(min(n, total) for n in (default, room // 2, 2 * room, 4 * room, total)):
         row = _even(total, max(wanted, t.mr), t.mr)
-        yield Walk(
-            t.mr, t.nr, t.depth, row, 1, _ceil(row, t.mr) * t.mr, int(panels > total * (c.ic * t.element + c.oc))
-        )
+        if core.threads > 1 and not by_panels:
+            row = _shared(total, row, t.mr, _panels(c, t), core.threads)
+        yield Walk(t.mr, t.nr, t.depth, row, 1, _ceil(row, t.mr) * t.mr, by_panels)
 
 
 def _rows(c: Windows, t: Tile, core: Core) -> Iterator[Walk]:
@@ -91,6 +96,21 @@ def _rows(c: Windows, t: Tile, core: Core) -> Iterator[Walk]:
     cols, image = _ceil(part.ow, t.mr) * t.mr, c.n * (c.ih * line + c.oh * c.ow * c.oc)
     for b in dict.fromkeys(max(1, min(n, part.oh)) for n in (band, 1, 2, 4, band * 2)):
         yield Walk(t.mr, t.nr, t.depth, part.ow, b, cols, int(panels > image))
+
+
+def _shared(total: int, row: int, mr: int, panels: int, parts: int) -> int:
+    """Windows in a row, `row` or a little fewer, such that all parts get as many."""
+
+    def largest(one: int) -> int:
+        """Windows times panels of the largest part."""
+        rows = _ceil(total, one)
+        ends = [rows * panels * part // parts for part in range(parts + 1)]
+        missing, full = rows * one - total, (rows - 1) * panels  # of the last row, whose passes come last
+        return max((b - a) * one - missing * max(0, b - max(a, full)) for a, b in itertools.pairwise(ends))
+
+    fitting = [one for n in range(row, max(mr, row // 3) - 1, -mr) if (one := _even(total, n, mr)) <= row]
+    good = (one for one in fitting if largest(one) * parts <= _EQUAL * total * panels)
+    return next(good, min(fitting, key=largest, default=row))
 
 
 def _even(total: int, wanted: int, mr: int) -> int:

@@ -20,22 +20,29 @@ enum {
 
 typedef struct ek_pool ek_pool;
 
+/* What becomes of a part. One value for each worker says all, so that few cache lines go from core to core. */
+enum {
+    EK_IDLE,    /* there is none; the worker spins */
+    EK_ASLEEP,  /* there is none; the worker sleeps */
+    EK_OFFERED, /* it is to be taken */
+    EK_TAKEN,   /* its worker computes it */
+    EK_AWAITED, /* the same, and the caller sleeps until it is done */
+    EK_ENDS     /* there will be none */
+};
+
 /* One thread; a cache line of its own, so that no other thread's waiting slows it. */
 typedef struct {
-    _Alignas(EK_CACHE_LINE) atomic_int offered; /* its part is to be taken */
-    ek_pool *pool;
+    _Alignas(EK_CACHE_LINE) atomic_int state;
     int part;
+    ek_work *work; /* of the part */
+    const void *context;
+    ek_pool *pool;
     pthread_t thread;
 } ek_worker;
 
 struct ek_pool {
     ek_threads base; /* what a run is given */
-    ek_work *work;
-    const void *context;
     int workers;
-    atomic_int ends;
-    _Alignas(EK_CACHE_LINE) atomic_int left; /* parts that are not done */
-    _Alignas(EK_CACHE_LINE) atomic_int asleep; /* threads, and the caller */
     pthread_mutex_t lock;
     pthread_cond_t wake;
     ek_worker worker[EK_MAX_THREADS - 1];
@@ -56,61 +63,60 @@ static inline int64_t ek_now_ns(void) {
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* Until *value is `wanted`, or the pool ends. */
-static void ek_await(ek_pool *p, atomic_int *value, int wanted) {
+/* Until the state is no more `now`; `sleeping` is what it is while who awaits that sleeps. */
+static void ek_await(ek_worker *w, int now, int sleeping) {
     const int64_t start = ek_now_ns();
     do
         for (int i = 0; i < EK_SPINS; i++) {
-            if (atomic_load_explicit(value, memory_order_acquire) == wanted) return;
+            if (atomic_load_explicit(&w->state, memory_order_acquire) != now) return;
             ek_pause();
         }
     while (ek_now_ns() - start < EK_SPIN_NS);
-    pthread_mutex_lock(&p->lock);
-    atomic_fetch_add(&p->asleep, 1); /* before the look at value: who changes it looks at asleep after that */
-    while (atomic_load(value) != wanted && !atomic_load(&p->ends)) pthread_cond_wait(&p->wake, &p->lock);
-    atomic_fetch_sub(&p->asleep, 1);
-    pthread_mutex_unlock(&p->lock);
+    pthread_mutex_lock(&w->pool->lock);
+    if (atomic_compare_exchange_strong(&w->state, &now, sleeping))
+        while (atomic_load(&w->state) == sleeping) pthread_cond_wait(&w->pool->wake, &w->pool->lock);
+    pthread_mutex_unlock(&w->pool->lock);
 }
 
-/* After a value that somebody may await has changed. */
-static inline void ek_tell(ek_pool *p) {
-    if (!atomic_load(&p->asleep)) return;
-    pthread_mutex_lock(&p->lock);
-    pthread_cond_broadcast(&p->wake);
-    pthread_mutex_unlock(&p->lock);
-}
-
-/* Compute a part, unless another has taken it. */
-static inline void ek_take(ek_pool *p, ek_worker *w) {
-    if (!atomic_load_explicit(&w->offered, memory_order_relaxed) || !atomic_exchange(&w->offered, 0)) return;
-    p->work(p->context, w->part, p->base.parts);
-    if (atomic_fetch_sub(&p->left, 1) == 1) ek_tell(p);
+/* A new state, and no sleep for who slept in the old one. */
+static inline void ek_tell(ek_worker *w, int state) {
+    const int before = atomic_exchange(&w->state, state);
+    if (before != EK_ASLEEP && before != EK_AWAITED) return;
+    pthread_mutex_lock(&w->pool->lock);
+    pthread_cond_broadcast(&w->pool->wake);
+    pthread_mutex_unlock(&w->pool->lock);
 }
 
 static void *ek_worker_main(void *worker) {
     ek_worker *w = worker;
-    while (!atomic_load(&w->pool->ends)) {
-        ek_await(w->pool, &w->offered, 1);
-        ek_take(w->pool, w);
+    for (;;) {
+        int offered = EK_OFFERED;
+        ek_await(w, EK_IDLE, EK_ASLEEP);
+        if (atomic_load(&w->state) == EK_ENDS) return NULL;
+        if (!atomic_compare_exchange_strong(&w->state, &offered, EK_TAKEN)) continue; /* the caller was faster */
+        w->work(w->context, w->part, w->pool->base.parts);
+        ek_tell(w, EK_IDLE);
     }
-    return NULL;
 }
 
 static void ek_pool_share(ek_threads *threads, ek_work *work, const void *context) {
     ek_pool *p = (ek_pool *)threads;
-    p->work = work, p->context = context;
-    atomic_store(&p->left, p->workers);
-    for (int i = 0; i < p->workers; i++) atomic_store(&p->worker[i].offered, 1);
-    ek_tell(p);
+    for (int i = 0; i < p->workers; i++) {
+        p->worker[i].work = work, p->worker[i].context = context;
+        ek_tell(&p->worker[i], EK_OFFERED);
+    }
     work(context, 0, p->base.parts);
-    for (int i = 0; i < p->workers; i++) ek_take(p, &p->worker[i]);
-    ek_await(p, &p->left, 0);
+    for (int i = 0; i < p->workers; i++) {
+        int offered = EK_OFFERED;
+        if (atomic_compare_exchange_strong(&p->worker[i].state, &offered, EK_IDLE))
+            work(context, p->worker[i].part, p->base.parts);
+    }
+    for (int i = 0; i < p->workers; i++) ek_await(&p->worker[i], EK_TAKEN, EK_AWAITED);
 }
 
 static void ek_pool_stop(ek_threads *threads) {
     ek_pool *p = (ek_pool *)threads;
-    atomic_store(&p->ends, 1);
-    ek_tell(p);
+    for (int i = 0; i < p->workers; i++) ek_tell(&p->worker[i], EK_ENDS);
     for (int i = 0; i < p->workers; i++) pthread_join(p->worker[i].thread, NULL);
     pthread_cond_destroy(&p->wake);
     pthread_mutex_destroy(&p->lock);
