@@ -229,7 +229,7 @@ def place(graph: Graph, target: Target, wishes: Wishes) -> Partition:
 
 def cpu_cost(target: Target) -> CpuCost:
     """How fast the CPU of a target's board is."""
-    return CpuCost.scaled(target.board.clock_ghz, target.board.ipc)
+    return CpuCost.of(target.board)
 
 
 def _disabled(names: Sequence[str]) -> tuple[set[str], set[str]]:
