@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 FIXTURES := build/venv-fixtures
 
 .PHONY: setup system demo test check lint types fast models-table partition-table stock-table cost-table pipeline-table \
-        bench-arm ablation interp-table schedule-fuzz tuned bench-check bench-peers bench-host busy-check onnx-sweep faults docs \
+        cpu-table bench-arm ablation interp-table schedule-fuzz tuned bench-check bench-peers bench-host busy-check onnx-sweep faults docs \
         fixtures clean
 
 setup: system $(STAMP)
@@ -53,6 +53,11 @@ stock-table: setup
 
 cost-table: setup
 	$(BIN)/python -m tests.tables.cost_table
+
+# The CPU times that the partitioner reckons with, fitted to single ops on the boards' cores (reads ../shared; minutes);
+# make cpu-table ARGS=--check compares networks with what make bench-arm measured
+cpu-table: setup
+	$(BIN)/python -m tests.tables.cpu_table $(ARGS)
 
 # How far the model of the boards' cores is from a better one: reads ../shared, and needs llvm-19 for that one
 pipeline-table: setup

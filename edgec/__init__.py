@@ -65,6 +65,7 @@ def compile(
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     min_cosine: float = 0.9,
     disable: Sequence[str] = (),
+    edgetpu: str = "auto",
     optimistic: bool = False,
     labels: str | Path | None = None,
     threads: int = 1,
@@ -88,6 +89,7 @@ def compile(
         input_shapes: freezes dynamic inputs, by name.
         min_cosine: how like the float model int8 must be.
         disable: passes or rewrites to leave out.
+        edgetpu: what goes there of what it can run: "auto": what is faster with it; "all" of it.
         optimistic: try ops on the Edge TPU that it may or may not have.
         labels: a text file, one a line.
         threads: the most that its C can use, 1 to 4.
@@ -100,16 +102,12 @@ def compile(
     from edgec.drive.compile import compile_model
 
     options = _options(
-        target, calibrate, preprocess, input_shapes, min_cosine, disable, optimistic, allow_float, validate, threads,
-        tuned, quantize,
+        target, calibrate, preprocess, input_shapes, min_cosine, disable, edgetpu, optimistic, allow_float, validate,
+        threads, tuned, quantize,
     )  # fmt: skip
     return compile_model(
-        Path(model), output=_path(output), options=options,
-        labels=_path(labels),
-        cc=cc,
-        dump=tuple(dump),
-        edgetpu_compiler=edgetpu_compiler,
-        progress=progress or _silent,
+        Path(model), output=_path(output), options=options, labels=_path(labels), cc=cc, dump=tuple(dump),
+        edgetpu_compiler=edgetpu_compiler, progress=progress or _silent,
     )  # fmt: skip
 
 
@@ -138,6 +136,7 @@ def explain(
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     min_cosine: float = 0.9,
     disable: Sequence[str] = (),
+    edgetpu: str = "auto",
     optimistic: bool = False,
 ) -> Report:
     """Where each operation of a model runs, and why.
@@ -149,7 +148,7 @@ def explain(
     from edgec.drive.explain import explain_model
 
     options = _options(
-        target, calibrate, preprocess, input_shapes, min_cosine, disable, optimistic, allow_float,
+        target, calibrate, preprocess, input_shapes, min_cosine, disable, edgetpu, optimistic, allow_float,
         quantize=quantize,
     )  # fmt: skip
     return explain_model(Path(model), options)
@@ -443,6 +442,7 @@ def _options(
     input_shapes: Mapping[str, Sequence[int]] | None,
     min_cosine: float,
     disable: Sequence[str],
+    edgetpu: str,
     optimistic: bool,
     allow_float: bool,
     validate: str | Path | None = None,
@@ -466,6 +466,7 @@ def _options(
         threads,
         None if tuned is None else str(tuned),
         str(quantize),
+        edgetpu,
     )
 
 

@@ -49,6 +49,13 @@ def _lowering_options(fn: Callable[..., Any]) -> Callable[..., Any]:
             click.option("--input-shape", multiple=True, metavar="NAME=1x3x224x224", help="freeze a dynamic input"),
             click.option("--min-cosine", default=0.9, show_default=True, help="how like the float model int8 must be"),
             click.option("--disable-pass", multiple=True, metavar="NAME", help="switch a pass or a rewrite off"),
+            click.option(
+                "--edgetpu",
+                default="auto",
+                show_default=True,
+                metavar="auto|all",
+                help="of what it can run, the Edge TPU gets what is faster with it, or all: the CPU is left free",
+            ),
             click.option("--optimistic", is_flag=True, help="try ops on the Edge TPU that it may or may not have"),
             click.option("--allow-float", is_flag=True, help="a float model without --calibrate: all of it on the CPU"),
         ]
@@ -198,6 +205,7 @@ def _options(
     input_shape: tuple[str, ...],
     min_cosine: float,
     disable_pass: tuple[str, ...],
+    edgetpu: str,
     optimistic: bool,
     allow_float: bool,
     quantize: str,
@@ -210,7 +218,7 @@ def _options(
     shapes = dict(map(_parse_shape, input_shape))
     return Options(
         target, calibrate, preprocess, shapes, disable_pass, min_cosine, optimistic, validate, allow_float, threads,
-        tuned, quantize,
+        tuned, quantize, edgetpu,
     )  # fmt: skip
 
 

@@ -62,8 +62,13 @@ def report(lowered: Lowered) -> Report:
 
 
 def _remarks(lowered: Lowered) -> tuple[str, ...]:
-    """How calibration photos became inputs, and what of the file was left out."""
-    return (*(lowered.inputs_told() if lowered.quantized else ()), *lowered.notes)
+    """How calibration photos became inputs, what of the file was left out, and what a person asked for."""
+    asked = lowered.wishes.everything and lowered.partition.link is not None
+    return (
+        *(lowered.inputs_told() if lowered.quantized else ()),
+        *lowered.notes,
+        *(["--edgetpu all: what the Edge TPU can run is there, also what the CPU is faster at"] if asked else []),
+    )
 
 
 def _without_rewrites(lowered: Lowered, options: Options) -> Graph:

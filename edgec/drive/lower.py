@@ -37,6 +37,9 @@ _UNDOES_REWRITES = "recognize_activations"
 
 Dump = Callable[[str, Graph], None]
 
+SHARES = ("auto", "all")
+"""What the Edge TPU gets of what it can run: what is faster with it, or all."""
+
 
 @dataclass(frozen=True)
 class Options:
@@ -49,7 +52,7 @@ class Options:
     calibrate, to verify with; default: samples held back from calibration. allow_float: a float model without
     calibration data runs on the CPU though the target has an Edge TPU. threads: the most that the C can use, 1 to 4.
     tuned: a database of schedules (docs/tune.md), "none" for no searches at all; None: the default one, if it is there.
-    quantize: a recipe (docs/quantization.md): "fast", "best" or a .toml file.
+    quantize: a recipe (docs/quantization.md): "fast", "best" or a .toml file. edgetpu: one of SHARES.
     """
 
     target: str = "host"
@@ -64,15 +67,18 @@ class Options:
     threads: int = 1
     tuned: str | None = None
     quantize: str = "fast"
+    edgetpu: str = "auto"
 
     def check(self) -> None:
-        """Raises InputError for numbers that cannot be."""
+        """Raises InputError for values that cannot be."""
         if not -1 <= self.min_cosine <= 1:
             raise InputError(
                 f"no cosine can be {self.min_cosine:g} or more", "--min-cosine", "give one of -1 to 1: 0.9"
             )
         if not 1 <= self.threads <= MAX_THREADS:
             raise InputError(f"no code is for {self.threads} threads", "--threads", f"give 1 to {MAX_THREADS}")
+        if self.edgetpu not in SHARES:
+            raise InputError(f"an Edge TPU cannot get {self.edgetpu}", "--edgetpu", f"give {' or '.join(SHARES)}")
 
 
 @dataclass(frozen=True)
@@ -184,7 +190,7 @@ def lower(
         if dump is not None:
             dump("quantize", graph)
     say("partition")
-    wishes = Wishes(options.optimistic, rewrites_off)
+    wishes = Wishes(options.optimistic, rewrites_off, everything=options.edgetpu == "all")
     parts = place(graph, target, wishes)
     samples, source = data.verify, data.source
     return Lowered(
@@ -223,7 +229,7 @@ def place(graph: Graph, target: Target, wishes: Wishes) -> Partition:
 
 def cpu_cost(target: Target) -> CpuCost:
     """How fast the CPU of a target's board is."""
-    return CpuCost.scaled(target.board.clock_ghz, target.board.ipc)
+    return CpuCost.of(target.board)
 
 
 def _disabled(names: Sequence[str]) -> tuple[set[str], set[str]]:

@@ -11,7 +11,7 @@ from edgec_partitioner.cost import LINKS, Link
 from edgec_partitioner.cpu_cost import CpuCost
 from edgec_partitioner.cuts import Cuts, Demoted, choose
 from edgec_partitioner.legalize import Applied, legalize
-from edgec_partitioner.regions import Costs, Region, staged
+from edgec_partitioner.regions import Costs, Region, staged, stages
 from edgec_partitioner.segments import Segment, segment, split
 from edgec_partitioner.verdicts import Place, Verdict, verdicts
 
@@ -24,12 +24,14 @@ class Wishes:
     """What a person, or the compiler itself, says about a partition.
 
     optimistic: ops of which the evidence does not say whether they map go to the Edge TPU. disabled: names of rewrites
-    to leave out. refused: ops that the compiler refused, by the name of their first output.
+    to leave out. refused: ops that the compiler refused, by the name of their first output. everything: all that the
+    Edge TPU can run goes there, also what the CPU is faster at.
     """
 
     optimistic: bool = False
     disabled: Collection[str] = ()
     refused: Mapping[str, Refusal] = field(default_factory=dict)
+    everything: bool = False
 
 
 @dataclass(frozen=True)
@@ -81,9 +83,11 @@ def partition(graph: Graph, link: str | None, cpu: CpuCost | None = None, wishes
 def _place(graph: Graph, costs: Costs, wishes: Wishes, applied: tuple[Applied, ...]) -> Partition:
     judged = verdicts(graph, wishes.refused)
     allowed: dict[Op, Place] = {op: v.place(wishes.optimistic) for op, v in judged.items()}
-    cuts = choose(graph, allowed, costs)
-    judged |= {op: Verdict((_not_worth(group),)) for group in cuts.demoted for op in group.ops}
-    parts = staged(graph, cuts.stages) or [Region("cpu", (), tuple(graph.inputs), tuple(graph.outputs))]
+    cuts = None if wishes.everything else choose(graph, allowed, costs)
+    demoted = cuts.demoted if cuts else ()
+    judged |= {op: Verdict((_not_worth(group),)) for group in demoted for op in group.ops}
+    parts = staged(graph, cuts.stages if cuts else stages(graph, allowed))
+    parts = parts or [Region("cpu", (), tuple(graph.inputs), tuple(graph.outputs))]
     times = iter(costs.tpu_times(parts))
     segments = [
         segment(f"seg{i}", part, next(times) if part.place == "edgetpu" else None) for i, part in enumerate(parts)

@@ -118,6 +118,10 @@ def test_unknown_target(tmp_path: Path, target: str, guess: str) -> None:
     refused(edgec("compile", DIGITS, "--target", target, cwd=tmp_path), target.split("+")[-1], guess)
 
 
+def test_unknown_share_of_the_edge_tpu(tmp_path: Path) -> None:
+    refused(edgec("compile", DIGITS, "--edgetpu", "most", cwd=tmp_path), "most", "--edgetpu", "auto or all")
+
+
 def test_unknown_pass(tmp_path: Path) -> None:
     refused(edgec("compile", DIGITS, "--disable-pass", "dead_cod", cwd=tmp_path), "dead_cod", "dead_code")
 

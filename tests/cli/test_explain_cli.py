@@ -124,6 +124,18 @@ def test_a_float_model_is_compared_on_an_int8_form(tmp_path: Path) -> None:
     assert [(r["verdict"], r["stock"], r["rule"]) for r in data["source_ops"]] == [("cpu", "cpu", "int8_tensors")]
 
 
+def test_all_that_can_goes_to_the_edge_tpu_on_request() -> None:
+    """The digits are so small that the CPU is faster than a call over USB; who wants it free has it so."""
+    said = " ".join(edgec(DIGITS, "--target", "pi4+coral").stdout.split())
+    assert "must save more time than its transfers take; --edgetpu all puts it there" in said
+    auto, every = (as_json(DIGITS, "--target", "pi4+coral", "--edgetpu", share) for share in ("auto", "all"))
+    assert (auto["comparison"]["edgec"]["tpu_ops"], every["comparison"]["edgec"]["tpu_ops_share"]) == (0, 1)
+    assert every["bound_ms"] is None
+    assert auto["comparison"]["edgec"]["est_ms"] < every["comparison"]["edgec"]["est_ms"]
+    assert "note: --edgetpu all:" in edgec(DIGITS, "--target", "pi4+coral", "--edgetpu", "all").stdout
+    assert "note: --edgetpu all:" not in edgec(DIGITS, "--target", "pi4", "--edgetpu", "all").stdout
+
+
 def test_the_first_screen_is_the_summary(leaky: Path) -> None:
     full, brief = edgec(leaky, "--target", "pi4+coral").stdout, edgec(leaky, "--target", "pi4+coral", "--brief").stdout
     assert all(len(line) <= 120 for line in full.splitlines())

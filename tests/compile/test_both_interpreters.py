@@ -34,7 +34,8 @@ def test_the_same_bits_on_litert_tflite_runtime_and_c(tmp_path: Path) -> None:
     if not _has_tflite_runtime():
         pytest.skip("no tflite-runtime environment: make setup makes .venv-tflite-runtime with Python <= 3.11")
     digits, bundle = ROOT / "fixtures" / "digits", tmp_path / "digits.edgec"
-    edgec.compile(digits / "digits.onnx", "pi4+coral", bundle, calibrate=digits / "digits_calibration.npz")
+    photos = digits / "digits_calibration.npz"
+    edgec.compile(digits / "digits.onnx", "pi4+coral", bundle, calibrate=photos, edgetpu="all")
     sample = {"input": np.load(digits / "digits_test.npz")["x"][:1].astype(np.float32)}
     np.savez(tmp_path / "in.npz", **sample)
     env = {**os.environ, "PYTHONPATH": str(ROOT / "runtime")}

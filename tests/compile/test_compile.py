@@ -22,7 +22,6 @@ from edgec.emit.weights import WeightsFile
 from edgec.errors import EdgecError
 from edgec.ir import Array, Graph
 from edgec.schedule.cores import Core
-from edgec.schedule.variant import Rules
 from tests.toolchain.stand_in_edgetpu_compiler import StandInEdgetpuCompiler
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
@@ -47,7 +46,7 @@ def accuracy(bundle: Path, digits: tuple[Array, Array]) -> float:
 
 def test_float_and_int8_classify_as_trained(tmp_path: Path, digits: tuple[Array, Array]) -> None:
     edgec.compile(DIGITS, "host", tmp_path / "f.edgec")
-    done = edgec.compile(DIGITS, "pi4+coral", tmp_path / "q.edgec", calibrate=CALIBRATION)
+    done = edgec.compile(DIGITS, "pi4+coral", tmp_path / "q.edgec", calibrate=CALIBRATION, edgetpu="all")
     assert accuracy(tmp_path / "f.edgec", digits) >= 0.97
     assert accuracy(tmp_path / "q.edgec", digits) >= 0.97
     assert done.verification.quantized
@@ -95,8 +94,8 @@ def test_the_image_network_crosses_between_edge_tpu_and_cpu(tmp_path: Path) -> N
 
 
 def test_a_wrong_kernel_leaves_no_bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(graph: Graph, name: str, core: Core, weights: WeightsFile, rules: Rules) -> CSource:
-        source = segment_source(graph, name, core, weights, rules=rules)
+    def broken(graph: Graph, name: str, core: Core, weights: WeightsFile) -> CSource:
+        source = segment_source(graph, name, core, weights)
         assert ".sh = 1" in source.text
         return replace(source, text=source.text.replace(".low = 0.0f", ".low = 0.5f", 1))
 
@@ -118,7 +117,7 @@ def test_edgetpu_compiler_on_the_path_is_run(tmp_path: Path, monkeypatch: pytest
     compiler_double = StandInEdgetpuCompiler(tmp_path / "bin")
     monkeypatch.setenv("PATH", str(compiler_double.folder), prepend=os.pathsep)
     path = tmp_path / "d.edgec"
-    done = edgec.compile(DIGITS, "pi4+coral", path, calibrate=CALIBRATION)
+    done = edgec.compile(DIGITS, "pi4+coral", path, calibrate=CALIBRATION, edgetpu="all")
     assert compiler_double.calls() == [["seg1"]]
     assert "edgetpu_compiler mapped all of seg1" in done.summary()
     with Bundle.open(path) as bundle:
@@ -137,9 +136,10 @@ def test_passes_can_be_switched_off_and_dumped(tmp_path: Path) -> None:
     assert not less.verification.failures
 
 
-def test_explain_agrees_with_what_is_compiled(tmp_path: Path) -> None:
-    report = edgec.explain(DIGITS, "pi4+coral", calibrate=CALIBRATION)
-    edgec.compile(DIGITS, "pi4+coral", tmp_path / "d.edgec", calibrate=CALIBRATION)
+@pytest.mark.parametrize("edgetpu", ["auto", "all"])
+def test_explain_agrees_with_what_is_compiled(tmp_path: Path, edgetpu: str) -> None:
+    report = edgec.explain(DIGITS, "pi4+coral", calibrate=CALIBRATION, edgetpu=edgetpu)
+    edgec.compile(DIGITS, "pi4+coral", tmp_path / "d.edgec", calibrate=CALIBRATION, edgetpu=edgetpu)
     segments = json.loads(zipfile.ZipFile(tmp_path / "d.edgec").read("manifest.json"))["segments"]
     assert [(s.name, s.place, s.macs) for s in report.segments] == [
         (s["name"], s["place"], s["macs"]) for s in segments

@@ -53,7 +53,7 @@ TABLE = {
     "edgec.errors": {"edgec_runtime"},
     "edgec.steps": set(),
     "edgec.version": set(),
-    "edgec_partitioner": {"edgec.passes", "edgec_devices.boards", *MODEL},
+    "edgec_partitioner": {"edgec.passes", "edgec.schedule", "edgec_devices.boards", *MODEL},
     "edgec_devices": {"edgec_devices.boards", "edgec_runtime", "edgec_runtime.device_end"},
     "edgec_devices.boards": {"edgec_runtime"},
     "edgec_runtime": {"edgec_runtime.device_end"},

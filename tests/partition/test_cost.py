@@ -21,14 +21,18 @@ from edgec_partitioner.cost import (
     streamed_bytes,
     tpu_work,
 )
-from edgec_partitioner.cpu_cost import OTHER, QUANTIZED, CpuCost
+from edgec_partitioner.cpu_cost import CpuCost
 from edgec_partitioner.regions import Costs, regions
 
-from edgec.ir import Builder, Op, OpDef, Quant, TensorType, Value
+from edgec.ir import Builder, Op, Quant, TensorType, Value
 from edgec.ops.binary import Add
 from edgec.ops.conv import Conv2D, DepthwiseConv2D
 from edgec.ops.matmul import FullyConnected
 from edgec.ops.shape import Reshape
+from edgec.schedule.cores import core
+from edgec.schedule.estimate import OTHER, cycles, kernels, rate, rates, work
+from edgec.schedule.variant import variants
+from tests.tables import cpu_table
 from tests.tables.cost_fit import TIMES, Compiled, TimeFit, compiled, fit_times
 from tests.tables.cost_table import coefficients, sizes
 from tests.tables.published import predictions
@@ -126,7 +130,7 @@ def test_the_total_is_the_sum_of_regions() -> None:
 
 def test_a_cpu_is_as_fast_as_its_board() -> None:
     op = conv()
-    per = {name: CpuCost.scaled(b.clock_ghz, b.ipc).op_ms(op) for name in boards() for b in [Board.load(name)]}
+    per = {name: CpuCost.of(Board.load(name)).op_ms(op) for name in boards()}
     assert per["pi5"] < per["pi4"] < per["pi3"] < per["pi-zero2"]
     assert CpuCost().op_ms(op) == pytest.approx(per["pi4"])
 
@@ -138,8 +142,51 @@ def test_a_view_is_free_on_the_cpu() -> None:
     assert CpuCost().op_ms(build.graph.ops[0]) == 0
 
 
-def test_the_cpu_table_names_operations() -> None:
-    assert {*QUANTIZED, *OTHER} <= set(OpDef.registry)
+MEASURED = ("cortex_a53", "cortex_a72", "cortex_a76")
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_what_networks_spend_their_time_with_was_measured(name: str) -> None:
+    table, on = rates(name), core(name)
+    for plain in ("ek_conv2d_s8", "ek_dwconv2d_s8", "ek_fully_connected_s8", "ek_conv2d_f32", "ek_dwconv2d_f32"):
+        chosen = [v.name for v in variants()[plain] if v.isa <= on.isa]
+        assert chosen
+        assert all(rate(table, [v]) is not table[OTHER] for v in chosen), "make cpu-table"
+    assert all((per >= 0).all() and per.any() for per in table.values())
+
+
+def test_an_op_takes_what_the_kernel_takes_that_is_chosen_for_it() -> None:
+    op = conv()
+    chosen = {name: kernels(op, core(name)) for name in (*MEASURED, "unheard_of")}
+    assert chosen == {
+        "cortex_a53": ("ek_gemm_s8_neon",), "cortex_a72": ("ek_gemm_s8_neon",), "cortex_a76": ("ek_gemm_s8_dot",),
+        "unheard_of": ("ek_conv2d_s8",),
+    }  # fmt: skip
+    for name in MEASURED:
+        assert [*work(op)[:3]] == [1, op.spec.macs(op), op.output.type.nbytes]
+        assert cycles(op, core(name)) == pytest.approx(rates(name)[chosen[name][0]] @ work(op))
+
+
+def test_kernels_that_were_not_measured_take_what_those_take_that_do_the_same() -> None:
+    table = {"ek_gemm_s8_neon": np.ones(5), "a+b": np.full(5, 2.0), OTHER: np.full(5, 3.0)}
+    found = {names: rate(table, names.split("+"))[0] for names in ("ek_gemm_s8_lanes_neon", "a+b", "ek_softmax_f32")}
+    assert found == {"ek_gemm_s8_lanes_neon": 1, "a+b": 2, "ek_softmax_f32": 3}
+
+
+def test_cpu_times_are_fitted_to_what_was_measured() -> None:
+    """Ops that take 100 cycles, 2 for a multiply-accumulate and 3 for a byte that is written; a kernel of no other."""
+
+    def of(kernel: str, size: int, macs: int) -> cpu_table.Measured:
+        return cpu_table.Measured(kernel, (1, macs, size, 7, 5 * size), 100 + 2 * macs + 3 * size, kernel)
+
+    known = [of("dense", n, n * n) for n in (4, 9, 20, 30, 50, 60)]
+    known += [of("plain", n, 0) for n in (10, 30, 700, 3000, 8000, 9000)]
+    table = cpu_table.fitted(known)
+    for m in known:
+        assert table[m.kernel] @ np.array(m.work) == pytest.approx(m.cycles, rel=1e-3)
+    assert list(table)[-1] == OTHER
+    assert abs(cpu_table.errors(known, held_out=False)).max() < 1e-3
+    assert abs(cpu_table.errors(known, held_out=True)).max() < 0.5
 
 
 @cache

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from edgec_partitioner.cost import LINKS
 from edgec_partitioner.cpu_cost import CpuCost
-from edgec_partitioner.partition import partition
+from edgec_partitioner.partition import Wishes, partition
 from edgec_partitioner.regions import regions, staged, stages
 from edgec_partitioner.segments import Segment, split
 from edgec_partitioner.verdicts import Place
@@ -125,6 +125,19 @@ def test_a_region_that_does_not_pay_stays_on_the_cpu() -> None:
     parts = partition(quantize(graph, samples(graph)), "usb2")
     assert [s.place for s in parts.segments] == ["cpu"]
     assert {v.refusals[0].rule for v in parts.verdicts.values()} >= {"worthwhile"}
+
+
+def test_everything_goes_to_the_edge_tpu_if_that_is_wished() -> None:
+    graph = NETS["chain"]()
+    q = quantize(graph, samples(graph))
+    parts = partition(q, "usb2", wishes=Wishes(everything=True))
+    assert parts.cuts is None
+    assert {op for op, v in parts.verdicts.items() if v.place() == "edgetpu"} == {
+        op for op, s in parts.segment_of.items() if s.place == "edgetpu"
+    }
+    assert "worthwhile" not in {r.rule for v in parts.verdicts.values() for r in v.refusals}
+    slow = partition(q, "usb2", CpuCost(1e-5))  # where all pays anyhow
+    assert [(s.place, len(s.graph.ops)) for s in parts.segments] == [(s.place, len(s.graph.ops)) for s in slow.segments]
 
 
 def test_float_graphs_stay_on_the_cpu() -> None:

@@ -197,7 +197,7 @@ def cycles_of(program: Program, main: Path, board: str, *, fresh: bool = False) 
     known = None if fresh else _recall(key)
     if known is None:
         tool = _tool()
-        known = tool.program(board, [main, "--runs", "1"]) if tool else sum(_places(board, main).values())
+        known = tool.program(board, [main, "--runs", "1"]) if tool else sum(places(main, board).values())
         _remember(key, known)
     return float(known)
 
@@ -206,7 +206,7 @@ def _shares(program: Program, job: Job, main: Path) -> Iterator[Share]:
     key = f"places {_how()} {program.digest} {job.board}"
     known = None if job.fresh else _recall(key)
     if known is None:
-        known = [[*place, cycles] for place, cycles in _places(job.board, main).items()]
+        known = [[*place, cycles] for place, cycles in places(main, job.board).items()]
         _remember(key, known)
     found = {(segment, op): cycles for segment, op, cycles in known}
     yield from (Share(c, found.get(c.place, 0.0)) for c in program.calls)
@@ -233,9 +233,10 @@ def _litert_of(model: bytes, board: str, tool: Picycles) -> float | None:
     return None if known[0] is None else float(known[0])
 
 
-def _places(name: str, main: Path) -> dict[tuple[int, int], float]:
-    """Of each function: counted by edgec's plugin for QEMU, in picycles' cycles or in those of edgec's model."""
-    board, out = Board.load(name), main.with_name("counts")
+def places(main: Path, board_name: str) -> dict[tuple[int, int], float]:
+    """Of each function of a program: counted by edgec's plugin for QEMU, in picycles' cycles or in those of edgec's
+    model."""
+    board, out = Board.load(board_name), main.with_name("counts")
     out.unlink(missing_ok=True)
     option = plugin_option(block_count_plugin(), out, board.caches)
     qemu = [board.targets[0].qemu, "-cpu", board.targets[0].qemu_cpu, "-plugin", option]
@@ -245,7 +246,7 @@ def _places(name: str, main: Path) -> dict[tuple[int, int], float]:
     out.unlink()
     tool = _tool()
     if tool:
-        return tool.places(counts, name)
+        return tool.places(counts, board_name)
     return {place: e.cycles for place, e in estimate(counts, board.core, board.caches).items()}
 
 

@@ -286,7 +286,8 @@ def _reasons(ops: Iterable[OpRow]) -> str:
     for rule, group in idle.items():
         kinds = dict.fromkeys(kind for r in group for kind in r.kinds.split(", "))
         times = sum(len(r.ops) for r in group)
-        lines.append(_hung("  no fix needed: ", plain(f"{times} x {', '.join(kinds)}: {rule}")))
+        more = "; --edgetpu all puts it there" if group[0].ops[0].refusals[0].rule == WORTHWHILE else ""
+        lines.append(_hung("  no fix needed: ", plain(f"{times} x {', '.join(kinds)}: {rule}{more}")))
     return "\n".join(lines)
 
 

@@ -1,0 +1,101 @@
+"""How many cycles a core takes for an op, by the kernel that is chosen for it there: what was measured, fitted.
+
+A file beside each core's table has the rates of every kernel that `make cpu-table` measured: cycles of a call, of a
+multiply-accumulate, and of each byte that it writes, reads, and reads of constants. An op is taken for itself: what
+fusion and views save in a network is left out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from edgec.errors import UnsupportedError
+from edgec.ir import Array, KernelCall, Op, Struct
+from edgec.schedule.cores import TABLES, Core
+from edgec.schedule.variant import choice, variants
+from edgec.schedule.views import copy_of
+
+Rates = Mapping[str, Array]
+"""By kernel, cycles for each of `work`."""
+
+OTHER = "other"
+"""In place of a kernel: those of which nothing was measured."""
+
+
+def is_known(name: str) -> bool:
+    """Whether a core, named as compilers do, was measured."""
+    return _file(name).is_file()
+
+
+def cycles(op: Op, on: Core) -> float:
+    """Of one op, by one thread of a core that was measured. What only names bytes otherwise takes none."""
+    names = kernels(op, on)
+    return float(rate(rates(on.name), names) @ work(op)) if names else 0.0
+
+
+def kernels(op: Op, on: Core) -> tuple[str, ...]:
+    """What computes an op on a core, the first first; none where nothing is to do, and `OTHER` where nothing can."""
+    if op.spec.view:
+        return ()
+    calls = _calls(op)
+    if calls is None:
+        return (OTHER,)
+    if len(calls) == 1 and (copy := copy_of(calls[0])) and copy.nbytes == copy.source.value.type.nbytes:
+        return ()
+    chosen = ((call.kernel, choice(call, on)) for call in calls)
+    return tuple(dict.fromkeys(best[0].name if best else plain for plain, best in chosen))
+
+
+def work(op: Op) -> Array:
+    """Of an op: calls, multiply-accumulates, bytes that are written, read, and read of constants.
+
+    A pooling takes something for each element of each window: they are counted like multiply-accumulates.
+    """
+    read = {v: v.type.nbytes for v in op.inputs}
+    constants = sum(n for v, n in read.items() if v.const is not None)
+    written = sum(v.type.nbytes for v in op.outputs)
+    macs = op.spec.macs(op) or op.outputs[0].type.size * _taps(op)
+    return np.array([1, macs, written, sum(read.values()) - constants, constants], np.float64)
+
+
+def _calls(op: Op) -> Sequence[KernelCall] | None:
+    """None where it cannot be written as C."""
+    try:
+        return op.spec.calls(op)
+    except (UnsupportedError, NotImplementedError):
+        return None
+
+
+def _taps(op: Op) -> int:
+    """Elements of a pooling's window; 0 for all else."""
+    pools = (x for call in _calls(op) or () for x in call.operands if isinstance(x, Struct) and x.ctype == _POOL)
+    return next((x.number("kh") * x.number("kw") for x in pools), 0)
+
+
+_POOL = "ek_pool_t"
+
+
+def rate(table: Rates, names: Sequence[str]) -> Array:
+    """That of kernels that were measured; of others, that of the first that does the same, or of any."""
+    key = "+".join(names)
+    if key in table:
+        return table[key]
+    of = {v.of for several in variants().values() for v in several if v.name == names[0]} | {names[0]}
+    same = [v.name for plain in of for v in variants().get(plain, ())]
+    return next((table[name] for name in (names[0], *same) if name in table), table[OTHER])
+
+
+@cache
+def rates(name: str) -> Rates:
+    """Of a core that was measured."""
+    found: dict[str, list[float]] = json.loads(_file(name).read_text())
+    return {kernel: np.array(per) for kernel, per in found.items()}
+
+
+def _file(name: str) -> Path:
+    return TABLES / f"{name}.cycles.json"
