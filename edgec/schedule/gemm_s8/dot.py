@@ -19,9 +19,12 @@ def tables(bias: Array, q: Requant, bound: Array) -> list[Array] | None:
 
 
 def weights(w: Array) -> Array:
-    """[panels, taps, run / 4, nr, 4]."""
+    """[panels, elements]: whole pieces of 16 elements of a tap [taps, run / 16, 4, nr, 4], then what is left of each
+    [taps, run % 16 / 4, nr, 4]."""
     panels, nr, taps, run = w.shape
-    return w.reshape(panels, nr, taps, run // 4, 4).transpose(0, 2, 3, 1, 4)
+    fours = w.reshape(panels, nr, taps, run // 4, 4).transpose(0, 2, 3, 1, 4)
+    whole = run // 16 * 4
+    return np.concatenate([fours[:, :, :whole].reshape(panels, -1), fours[:, :, whole:].reshape(panels, -1)], 1)
 
 
 def _any(fixed: float, wide: tuple[int, ...], narrow: tuple[int, ...]) -> tuple[Tile, ...]:

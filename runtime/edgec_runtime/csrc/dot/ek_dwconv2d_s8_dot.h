@@ -10,60 +10,69 @@ EK_KERNEL void ek_dw_zip_dot(int8x16_t *k, int8x8_t a, int8x8_t b, int8x8_t c, i
     k[0] = vreinterpretq_s8_s16(vzip1q_s16(ab, cd)), k[1] = vreinterpretq_s8_s16(vzip2q_s16(ab, cd));
 }
 
-/* Windows 3x3. rows: 2 with stride 1, the second with the weights one place further; 1 with stride 2. */
+/* The results of a window whose columns are k[0] to k[2]; they begin with loads, of which there are pipes to spare. */
+EK_KERNEL int16x8_t ek_dw_window_dot(const int8x16_t k[3][2], const int8x16_t *w, const int32_t *scale,
+                                     const int saturate) {
+    const int32_t *bias = scale;
+    __asm__ volatile("" : "+r"(bias)); /* else one load would serve several windows, and copies take what loads leave */
+    int32x4_t a = vld1q_s32(bias), b = vld1q_s32(bias + 4);
+    EK_UNROLL for (int j = 0; j < 3; j++)
+        a = vdotq_s32(a, w[2 * j], k[j][0]), b = vdotq_s32(b, w[2 * j + 1], k[j][1]);
+    return ek_half_neon(a, b, bias + 8, bias + 12, saturate);
+}
+
+/* Windows 3x3, two at a time. rows: 2 with stride 1, the second with the weights one place further; 1 with stride 2. */
 EK_KERNEL void ek_dw_slide_dot(const ek_dw_s8_t *p, const ek_dw_strip_t *strip, const int rows,
                                const int saturate) {
     const ek_dw_strip_t local = *strip, *s = &local; /* nothing that is stored can change it */
-    const int lines = rows == 2 ? 4 : 3, stride = 3 - rows, kept = 3 - stride;
+    const int lines = rows == 2 ? 4 : 3, stride = 3 - rows, kept = 3 - stride, fresh = 2 * stride;
     const int8x16_t low = vdupq_n_s8((int8_t)p->low), high = vdupq_n_s8((int8_t)p->high);
-    /* windows whose columns are all inside the image */
-    const int last = (s->iw - 1 - s->ix) / s->step - kept, inside = EK_MAX(EK_MIN(s->n, (last + 1) / stride), 0);
+    /* pairs of windows whose columns are all inside the image */
+    const int last = (s->iw - 1 - s->ix) / s->step - kept, pairs = EK_MAX(EK_MIN(s->n / 2, (last + 1) / fresh), 0);
+    const int8_t *begin[5][4]; /* the columns of the first two windows */
+    EK_UNROLL for (int j = 0; j < kept + fresh; j++)
+        EK_UNROLL for (int i = 0; i < lines; i++) begin[j][i] = ek_dw_column(s, i, j);
     EK_NO_UNROLL for (int b = 0; b < p->slide; b++) {
         const int32_t *scale = p->scale + b * 4 * EK_DW;
         const int at = p->at[b];
-        int8x16_t v[6], u[6];
-        int8x16_t k[3][2];
+        int8x16_t w[2][6], k[5][2];
         EK_UNROLL for (int i = 0; i < 6; i++) {
-            v[i] = vld1q_s8(p->w + (b * 6 + i) * 16);
-            u[i] = vreinterpretq_s8_s32(vshlq_n_s32(vreinterpretq_s32_s8(v[i]), 8));
+            w[0][i] = vld1q_s8(p->w + (b * 6 + i) * 16);
+            w[1][i] = vreinterpretq_s8_s32(vshlq_n_s32(vreinterpretq_s32_s8(w[0][i]), 8));
         }
         EK_UNROLL for (int j = 0; j < kept; j++) {
             int8x8_t x[4];
-            EK_UNROLL for (int i = 0; i < lines; i++) x[i] = vld1_s8(ek_dw_column(s, i, j) + at);
+            EK_UNROLL for (int i = 0; i < lines; i++) x[i] = vld1_s8(begin[j][i] + at);
             ek_dw_zip_dot(k[j], x[0], x[1], x[2], x[lines - 1]);
         }
-        int8_t unused[EK_DW], *y = s->y + at, *y2 = s->two ? s->y2 + at : unused;
-        const ptrdiff_t next2 = s->two ? s->next : 0;
-        EK_NO_UNROLL for (int done = 0; done < s->n;) {
-            const int run = done < inside ? inside : 1;
-            const int8_t *c[2][4];
+        int8_t unused[EK_DW], *y = s->y + at, *below = s->two ? s->y2 + at : unused;
+        const ptrdiff_t next = 2 * s->next, next2 = s->two ? next : 0, right2 = s->two ? s->next : 0;
+        EK_NO_UNROLL for (int done = 0; 2 * done < s->n;) {
+            const int run = done < pairs ? pairs : 1;
+            const int8_t *c[4][4];
             ptrdiff_t o[4] = {0, 0, 0, 0};
-            EK_UNROLL for (int j = 0; j < stride; j++)
-                EK_UNROLL for (int i = 0; i < lines; i++) c[j][i] = ek_dw_column(s, i, done * stride + kept + j) + at;
+            EK_UNROLL for (int j = 0; j < fresh; j++)
+                EK_UNROLL for (int i = 0; i < lines; i++)
+                    c[j][i] = at + (done ? ek_dw_column(s, i, 2 * done * stride + kept + j) : begin[kept + j][i]);
+            const int two = 2 * done + 1 < s->n;
+            int8_t *y1 = two ? y + s->next : unused, *below1 = two ? below + right2 : unused;
             done += run;
             EK_NO_UNROLL for (int left = run; left > 0; left--) {
-                int32x4_t a0 = vld1q_s32(scale), a1 = vld1q_s32(scale + 4);
-                int32x4_t b0 = vld1q_s32(scale), b1 = vld1q_s32(scale + 4);
-                EK_UNROLL for (int j = 0; j < stride; j++) {
+                EK_UNROLL for (int j = 0; j < fresh; j++) {
                     int8x8_t x[4];
                     EK_UNROLL for (int i = 0; i < lines; i++) x[i] = vld1_s8(c[j][i] + o[i]);
                     ek_dw_zip_dot(k[kept + j], x[0], x[1], x[2], x[lines - 1]);
                 }
-                EK_UNROLL for (int i = 0; i < lines; i++) o[i] += stride * s->step * s->pixel[i];
-                EK_UNROLL for (int j = 0; j < 3; j++) {
-                    a0 = vdotq_s32(a0, v[2 * j], k[j][0]), a1 = vdotq_s32(a1, v[2 * j + 1], k[j][1]);
-                    if (rows == 1) continue;
-                    b0 = vdotq_s32(b0, u[2 * j], k[j][0]), b1 = vdotq_s32(b1, u[2 * j + 1], k[j][1]);
+                EK_UNROLL for (int i = 0; i < lines; i++) o[i] += fresh * s->step * s->pixel[i];
+                EK_UNROLL for (int r = 0; r < rows; r++) {
+                    int8x16_t v = ek_bytes_neon(ek_dw_window_dot(k, w[r], scale, saturate),
+                                                ek_dw_window_dot(k + stride, w[r], scale, saturate));
+                    if (!saturate) v = vminq_s8(vmaxq_s8(v, low), high);
+                    vst1_s8(r ? below : y, vget_low_s8(v));
+                    vst1_s8(r ? below1 : y1, vget_high_s8(v));
                 }
-                const int16x8_t first = ek_half_neon(a0, a1, scale + 8, scale + 12, saturate);
-                int16x8_t second = first;
-                if (rows == 2) second = ek_half_neon(b0, b1, scale + 8, scale + 12, saturate);
-                int8x16_t r = ek_bytes_neon(first, second);
-                if (!saturate) r = vminq_s8(vmaxq_s8(r, low), high);
-                vst1_s8(y, vget_low_s8(r));
-                if (rows == 2) vst1_s8(y2, vget_high_s8(r));
-                y += s->next, y2 += next2;
-                EK_UNROLL for (int j = 0; j < kept; j++) k[j][0] = k[stride + j][0], k[j][1] = k[stride + j][1];
+                y += next, y1 += next, below += next2, below1 += next2;
+                EK_UNROLL for (int j = 0; j < kept; j++) k[j][0] = k[fresh + j][0], k[j][1] = k[fresh + j][1];
             }
         }
     }

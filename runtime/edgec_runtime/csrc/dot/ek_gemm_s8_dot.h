@@ -1,7 +1,8 @@
 /* Tiles of ek_gemm_s8.h for Arm cores with the dot product (Armv8.2: sdot, and sqrdmlah of Armv8.1): up to 8 windows
  * times 8 channels, or 6 times 16, in registers of sums.
  *
- * Panel: bias, multiplier, addend, shift [nr] each; weights [taps][run / 4][nr][4], run padded to 4.
+ * Panel: bias, multiplier, addend, shift [nr] each; weights, run padded to 4: of the whole pieces of 16 elements
+ * [taps][run / 16][4][nr][4], then of what is left of each tap [taps][run % 16 / 4][nr][4].
  *
  * FAST stands for two roundings, ties away from zero, plus y_zero, saturated to int8: of x = round(sum * multiplier /
  * 2^31) it takes (x + 2^(s-1) - (x < 0) + (y_zero << s)) >> s, for 1 <= s <= 23. Only sums of -1 can be negative where
@@ -78,18 +79,18 @@ EK_KERNEL void ek_gemm_s8_store_dot(int32x4_t sum[][4], const int32_t *q, int8_t
         const int8x16_t u = vld1q_s8(w + 4 * nr * (lane) + 16 * i);                               \
         EK_UNROLL for (int r = 0; r < mr; r++) sum[r][i] = SDOT(sum[r][i], u, v[r], lane);        \
     }
-#define EK_GEMM_S8_STEPS_DOT                                     \
+#define EK_GEMM_S8_STEPS_DOT(X)                                  \
     {                                                            \
         int8x16_t v[8];                                          \
         EK_UNROLL for (int r = 0; r < mr; r++) {                 \
-            v[r] = vld1q_s8(x[r]), x[r] += 16;                   \
+            v[r] = vld1q_s8(X);                                  \
             if (zero) all[r] = vdotq_s32(all[r], v[r], ones);    \
         }                                                        \
         EK_GEMM_S8_STEP_DOT(vdotq_laneq_s32, 0)                  \
         EK_GEMM_S8_STEP_DOT(vdotq_laneq_s32, 1)                  \
         EK_GEMM_S8_STEP_DOT(vdotq_laneq_s32, 2)                  \
         EK_GEMM_S8_STEP_DOT(vdotq_laneq_s32, 3)                  \
-        w += 16 * nr, k -= 16;                                   \
+        w += 16 * nr;                                            \
     }
 
 /* Pointers to mr windows behind a tap, each counting up in a register of its own. */
@@ -109,20 +110,33 @@ EK_KERNEL void ek_gemm_s8_bias_dot(int32x4_t sum[][4], const int32_t *bias, cons
     }
 }
 
-/* Products of the runs behind a tap: depth elements (if not 0), else k. Returns the next weights. */
+/* Products of the whole pieces of 16 elements of all taps, in one loop: those of a few steps each would mispredict
+ * their ends. Returns the next weights. */
+EK_KERNEL const int8_t *ek_gemm_s8_pieces_dot(int32x4_t sum[][4], int32x4_t *all, const int8_t *const *taps,
+                                              ptrdiff_t at, const ek_gemm_s8_t *p, const int8_t *w, const int mr,
+                                              const int nr, const int zero) {
+    const int8x16_t ones = vdupq_n_s8(1);
+    const ptrdiff_t step = p->step, past = at + (p->run & ~15);
+    const int nv = nr / 4;
+    ptrdiff_t to = at;
+    EK_NO_UNROLL for (int n = p->taps * (p->run / 16); n > 0; n--) {
+        const int8_t *x = *taps + to;
+        to += 16;
+        taps += to == past, to = to == past ? at : to;
+        EK_GEMM_S8_STEPS_DOT(x + r * step)
+    }
+    return w;
+}
+
+/* Products of `depth` elements in pieces of 16 if that is not 0, and of the last of k, less than 16. */
 EK_KERNEL const int8_t *ek_gemm_s8_run_dot(int32x4_t sum[][4], int32x4_t *all, const int8_t **x, const int8_t *w, int k,
                                            const int mr, const int nr, const int zero, const int depth) {
     const int8x16_t ones = vdupq_n_s8(1), ones4 = vreinterpretq_s8_s32(vsetq_lane_s32(0x01010101, vdupq_n_s32(0), 0));
     const int nv = nr / 4;
-    if (depth) {
-        if (depth >= 16) EK_GEMM_S8_STEPS_DOT
-        if (depth >= 32) EK_GEMM_S8_STEPS_DOT
-        if (depth >= 48) EK_GEMM_S8_STEPS_DOT
-        if (depth >= 64) EK_GEMM_S8_STEPS_DOT
-        k = depth % 16;
-    } else {
-        while (k >= 16) EK_GEMM_S8_STEPS_DOT
-    }
+    if (depth >= 16) EK_GEMM_S8_STEPS_DOT((x[r] += 16) - 16)
+    if (depth >= 32) EK_GEMM_S8_STEPS_DOT((x[r] += 16) - 16)
+    if (depth >= 48) EK_GEMM_S8_STEPS_DOT((x[r] += 16) - 16)
+    if (depth >= 64) EK_GEMM_S8_STEPS_DOT((x[r] += 16) - 16)
     if (k & 8) {
         int8x8_t v[8];
         EK_UNROLL for (int r = 0; r < mr; r++) {
@@ -192,9 +206,10 @@ EK_KERNEL void ek_gemm_s8_tile_dot(const int8_t *const *taps, ptrdiff_t at, cons
     int32x4_t sum[8][4], all[8];
     EK_UNROLL for (int r = 0; r < mr; r++) all[r] = vdupq_n_s32(0);
     ek_gemm_s8_bias_dot(sum, q, mr, nv);
-    for (int t = 0; t < p->taps; t++) {
-        ek_gemm_s8_windows_dot(x, taps[t] + at, p->step, mr);
-        w = ek_gemm_s8_run_dot(sum, all, x, w, p->run, mr, nr, zero, 0);
+    w = ek_gemm_s8_pieces_dot(sum, all, taps, at, p, w, mr, nr, zero);
+    for (int t = p->run & 15 ? p->taps : 0; t > 0; t--) {
+        ek_gemm_s8_windows_dot(x, *taps++ + at + (p->run & ~15), p->step, mr);
+        w = ek_gemm_s8_run_dot(sum, all, x, w, p->run & 15, mr, nr, zero, 0);
     }
     if (zero) ek_gemm_s8_less_dot(sum, all, p, mr, nv);
     if (p->finish != EK_GEMM_FAST) {
@@ -223,7 +238,7 @@ EK_KERNEL void ek_gemm_s8_line_dot(const int8_t *const *taps, ptrdiff_t at, cons
     EK_UNROLL for (int r = 0; r < mr; r++) all[r] = vdupq_n_s32(0);
     ek_gemm_s8_bias_dot(sum, q, mr, nr / 4);
     ek_gemm_s8_windows_dot(x, taps[0] + at, p->step, mr);
-    ek_gemm_s8_run_dot(sum, all, x, (const int8_t *)panel + 16 * nr, 0, mr, nr, zero, depth);
+    ek_gemm_s8_run_dot(sum, all, x, (const int8_t *)panel + 16 * nr, depth & 15, mr, nr, zero, depth);
     if (zero) ek_gemm_s8_less_dot(sum, all, p, mr, nr / 4);
     ek_gemm_s8_store_dot(sum, q, y, channels, p, mr, nr, 1);
 }

@@ -30,13 +30,16 @@ EK_KERNEL void ek_dw_slide_neon(const ek_dw_s8_t *p, const ek_dw_strip_t *strip,
     const int8x16_t low = vdupq_n_s8((int8_t)p->low), high = vdupq_n_s8((int8_t)p->high);
     /* pairs of windows whose columns are all inside the image */
     const int last = (s->iw - 1 - s->ix) / s->step - kept, pairs = EK_MAX(EK_MIN(s->n / 2, (last + 1) / fresh), 0);
+    const int8_t *begin[5][ROWS]; /* the columns of the first two windows */
+    EK_UNROLL for (int j = 0; j < kept + fresh; j++)
+        EK_UNROLL for (int i = 0; i < ROWS; i++) begin[j][i] = ek_dw_column(s, i, j);
     EK_NO_UNROLL for (int b = 0; b < p->slide; b++) {
         const int32_t *scale = p->scale + b * 4 * EK_DW, *scale4 = EK_APART(scale + 4);
         const int at = p->at[b];
         int8x8_t w[9], k[5][ROWS];
         EK_UNROLL for (int i = 0; i < 9; i++) w[i] = vld1_s8(p->w + (b * 9 + i) * EK_DW);
         EK_UNROLL for (int j = 0; j < kept; j++)
-            EK_UNROLL for (int i = 0; i < ROWS; i++) k[j][i] = vld1_s8(ek_dw_column(s, i, j) + at);
+            EK_UNROLL for (int i = 0; i < ROWS; i++) k[j][i] = vld1_s8(begin[j][i] + at);
         int8_t *y = s->y + at, unused[EK_DW];
         EK_NO_UNROLL for (int done = 0; 2 * done < s->n;) {
             const int run = done < pairs ? pairs : 1;
@@ -44,7 +47,7 @@ EK_KERNEL void ek_dw_slide_neon(const ek_dw_s8_t *p, const ek_dw_strip_t *strip,
             ptrdiff_t o[ROWS] = {0, 0, 0};
             EK_UNROLL for (int j = 0; j < fresh; j++)
                 EK_UNROLL for (int i = 0; i < ROWS; i++)
-                    c[j][i] = ek_dw_column(s, i, 2 * done * stride + kept + j) + at;
+                    c[j][i] = at + (done ? ek_dw_column(s, i, 2 * done * stride + kept + j) : begin[kept + j][i]);
             int8_t *y1 = 2 * done + 1 < s->n ? y + s->next : unused;
             done += run;
             EK_NO_UNROLL for (int r = 0; r < run; r++) {
