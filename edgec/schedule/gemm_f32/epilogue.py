@@ -77,13 +77,20 @@ class Epilogue:
         return not self._last and not self.pitch
 
     @property
+    def end(self) -> str:
+        """What tiles that do nothing else with a sum have in their names; "" where it takes those that do anything."""
+        if self.todo & ~(_LOW | _HIGH) or self.bounds[0] < 0 < self.todo:
+            return ""
+        return {0: "_sum", _LOW: "_low", _LOW | _HIGH: "_both"}.get(self.todo, "")
+
+    @property
     def _last(self) -> bool:
         """Whether nothing more can be done."""
         return self.todo >= _PRELU or bool(self.after)
 
     def fields(self) -> dict[str, object]:
         """Those of the C structs."""
-        low, high, low_sum, high_sum = self.bounds
+        low, high, low_sum, high_sum = (bound + 0.0 for bound in self.bounds)  # no -0, which is less than 0 to integers
         bounds = {"low": low, "high": high, "low_sum": low_sum, "high_sum": high_sum}
         return {"todo": self.todo, **bounds, "after": self.after or 0, "coef": self.coefficients}
 

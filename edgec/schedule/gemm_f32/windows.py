@@ -59,6 +59,15 @@ class Windows:
         """Whether each pixel is a window, so that all are one row."""
         return self.kh * self.kw * self.sh * self.sw == 1 and (self.oh, self.ow) == (self.ih, self.iw)
 
+    @property
+    def known(self) -> str:
+        """What tiles that are written for these windows have in their names; "" where there are none."""
+        if self.group_ic != self.ic:
+            return ""
+        if (self.kw, self.ic, self.sw, self.dw) == (3, 3, 2, 1):
+            return "_rgb2"
+        return f"_flat{self.ic}" if self.flat and self.ic in (8, 16) else ""
+
     def flattened(self) -> Windows:
         """The same windows in one row, where they lie so."""
         if not self.flat or self.pt or self.pl:

@@ -12,15 +12,34 @@ from edgec.schedule.gemm_f32.epilogue import Epilogue, constant, epilogue, numbe
 from edgec.schedule.gemm_f32.windows import WIDE, beyond
 from edgec.schedule.variant import Schedule, Variant
 
-_ROWS, _COLS, _TAPS = 2, 4, 32
-"""Results of a tile, and the most taps of one of any shape."""
+_COLS, _TAPS = (8, 7, 6, 5, 4), 64
+"""Results of the tiles, and the most taps of the one of any shape."""
 
 
-def _tile(s: dict[str, int]) -> int:
-    """The taps of each direction for which there is a tile; 0: that for any."""
+def _square(s: dict[str, int]) -> bool:
+    """Whether there are tiles for these taps, and the middle one of every result is within the image."""
     k, stride, dilation = s["kh"], s["sh"], s["dh"]
-    square = (k, stride, dilation) == (s["kw"], s["sw"], s["dw"])
-    return k if square and k in (3, 5) and stride in (1, 2) and 1 in (stride, dilation) else 0
+    if (k, stride, dilation) != (s["kw"], s["sw"], s["dw"]) or k not in (3, 5):
+        return False
+    middle = k // 2 * dilation
+    ends = (s["oh"] - 1) * stride - s["pt"] + middle < s["ih"], (s["ow"] - 1) * stride - s["pl"] + middle < s["iw"]
+    return stride in (1, 2) and 1 in (stride, dilation) and max(s["pt"], s["pl"]) <= middle and all(ends)
+
+
+def _cols(s: dict[str, int]) -> list[int]:
+    """Results of the tiles that fit a row, what analysis says is best first; 0: those of any taps."""
+    row = s["ow"] // s["dw"]
+    taps = s["kh"] * s["kw"]
+    fitting = [n for n in _COLS if n <= row] if _square(s) else []
+    return sorted(fitting, key=lambda n: -(-row // n) * (n * (taps + 1) + 8)) or [0]
+
+
+def _chunk(s: dict[str, int], core: Core) -> int:
+    """Channels of which the first cache keeps the rows that a row of results reads, and that row; all if it can."""
+    line = 16
+    pixels = s["kh"] * s["iw"] + s["ow"]
+    lines = core.l1 * 3 // 4 // (4 * line * pixels)
+    return s["ic"] if lines * line >= s["ic"] else max(2, lines) * line
 
 
 def _result(call: KernelCall) -> Epilogue | None:
@@ -33,20 +52,10 @@ def _schedules(call: KernelCall, core: Core) -> Sequence[Schedule]:
     s = numbers(call.struct("ek_conv2d_t"))
     if constant(call.operands[1]) is None or constant(call.operands[2]) is None or _result(call) is None:
         return []
-    if s["oc"] != s["ic"] or (not _tile(s) and s["kh"] * s["kw"] > _TAPS):
-        return []
-    if s["ic"] < 4 or (s["ic"] < core.vector // 4 and not _tile(s)):
+    if s["oc"] != s["ic"] or s["kh"] * s["kw"] > _TAPS or s["ic"] < 4:
         return []
     touch = (1, 0) if s["ic"] >= WIDE and beyond(core, _floats(s)) else (0, 1)
-    runs = dict.fromkeys((_run(s, core), 1, 4)) if _tile(s) else (1,)
-    return [{"run": run, "touch": t} for run in runs for t in touch]
-
-
-def _run(s: dict[str, int], core: Core) -> int:
-    """Tiles whose inputs and results share half of the first cache, where they are worth a loop of their own."""
-    rows = (_ROWS - 1) * s["sh"] + s["kh"]
-    tile = 4 * s["ic"] * _COLS * (rows * s["sw"] + _ROWS)
-    return max(1, min(core.l1 // 2 // tile, 64))
+    return [{"cols": cols, "touch": t} for cols in _cols(s) for t in touch]
 
 
 def _floats(s: dict[str, int]) -> int:
@@ -73,16 +82,15 @@ def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
     assert w is not None
     assert bias is not None
     lanes = core.vector // 4
-    c, k, stride = s["ic"], _tile(s), s["sh"]
+    c, cols = s["ic"], schedule["cols"]
     names = ("n", "ih", "iw", "oh", "ow", "kh", "kw", "sh", "sw", "dh", "dw", "pt", "pl")
     p = Struct(
         "ek_dwconv2d_f32_t", **{name: s[name] for name in names}, c=c, yx=done.pitch or c,
-        apart_y=s["dh"] if k else 1, apart_x=s["dw"] if k else 1,
-        rows=(_ROWS - 1) * stride + k if k else 0, cols=(_COLS - 1) * stride + k if k else 0,
-        run=schedule["run"], touch=schedule["touch"], **done.fields(),
+        apart=s["dw"] if cols else 1, cols=cols, chunk=_chunk(s, core) if cols else c, ring=0, touch=schedule["touch"],
+        **done.fields(),
     )  # fmt: skip
     slope = 0 if done.slope is None else Table(pad(done.slope, lanes), "s")
-    tile = f"ek_dwtile_f32_k{k}s{stride}" if k else "ek_dwtile_f32_any"
+    tile = f"ek_dwtile_f32_k{s['kh']}s{s['sh']}x{cols}{done.end}" if cols else "ek_dwtile_f32_any"
     packed = pack(w.reshape(s["kh"], s["kw"], c), lanes)
     return KernelCall(
         "ek_dwconv2d_f32_simd",

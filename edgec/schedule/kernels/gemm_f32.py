@@ -14,13 +14,26 @@ from edgec.schedule.gemm_f32.windows import Walk, Windows, pack, pad_channels, t
 from edgec.schedule.variant import Schedule, Variant
 
 
+def _transposed(call: KernelCall) -> Windows:
+    """Sizes of a transposed convolution.
+
+    Those of one whose results of a row are more channels instead, where each input makes a run of them alone.
+    """
+    c, y = Windows(**numbers(call.struct("ek_transpose_conv2d_t"))), call.operands[3]
+    assert isinstance(y, Pointer)
+    done = epilogue(call, y)
+    if c.kw != c.sw or c.pl or c.ow != c.iw * c.sw or (done and done.pitch):
+        return c
+    return replace(c, kw=1, sw=1, ow=c.iw, oc=c.oc * c.sw)
+
+
 def windows(call: KernelCall) -> Windows:
     """What the call goes through; a transposed convolution as the plain one of its widest phase."""
     if call.kernel == "ek_fully_connected_f32":
         rows, k, o = (x for x in call.operands if isinstance(x, int))
         return Windows(1, 1, rows, k, 1, rows, o, group_ic=k)
     if call.kernel == "ek_transpose_conv2d_f32":
-        c = Windows(**numbers(call.struct("ek_transpose_conv2d_t")))
+        c = _transposed(call)
         kh, kw = -(-c.kh // c.sh), -(-c.kw // c.sw)
         oh, ow = -(-c.oh // c.sh), -(-c.ow // c.sw)
         return replace(c, kh=kh, kw=kw, oh=oh, ow=ow, sh=1, sw=1, pt=kh - 1, pl=kw - 1, group_ic=c.ic)
@@ -30,8 +43,10 @@ def windows(call: KernelCall) -> Windows:
 def _weights(call: KernelCall) -> Array | None:
     """[kh, kw, group_ic, oc]; None when they are computed."""
     w, c = constant(call.operands[1]), windows(call)
-    if w is None or call.kernel == "ek_transpose_conv2d_f32":
+    if w is None:
         return w
+    if call.kernel == "ek_transpose_conv2d_f32":
+        return w.transpose(0, 2, 1, 3).reshape(w.shape[0], 1, c.ic, c.oc) if w.shape[3] < c.oc else w
     if call.kernel == "ek_fully_connected_f32":
         return w.reshape(c.oc, c.ic).T.reshape(1, 1, c.ic, c.oc)
     return w.reshape(c.kh, c.kw, c.group_ic, c.oc)
@@ -41,7 +56,7 @@ def _result(call: KernelCall) -> Epilogue | None:
     y, c = call.operands[3], windows(call)
     assert isinstance(y, Pointer)
     done = epilogue(call, y)
-    together = c.groups == 1 and call.kernel != "ek_transpose_conv2d_f32"
+    together = c.groups == 1 and (call.kernel != "ek_transpose_conv2d_f32" or _transposed(call).sw == 1)
     return done if done is None or not done.after or together or c.oc // c.groups >= APART else None
 
 
@@ -58,31 +73,34 @@ def _schedules(call: KernelCall, core: Core) -> Sequence[Schedule]:
 
 def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
     c, walk, done, w = windows(call), Walk(**schedule), _result(call), _weights(call)
-    bias = constant(call.operands[2])
+    bias, slope = constant(call.operands[2]), done and done.slope
     assert done is not None
     assert w is not None
     assert bias is not None
+    if call.kernel == "ek_transpose_conv2d_f32":
+        oc = _transposed(call).oc
+        bias, slope = np.resize(bias, oc), None if slope is None else np.resize(slope, oc)
     lanes = core.vector // 4
     patch = 4 * c.patch(walk.tile, walk.block)
     if call.kernel == "ek_transpose_conv2d_f32":
-        t = call.struct("ek_transpose_conv2d_t")
-        stride, pads = (t.number("sh"), t.number("sw")), (t.number("pt"), t.number("pl"))
-        packed = np.concatenate([pack(part, 1, lanes) for part in transposed_phases(w, stride, pads)])
-        shape = {**asdict(c), **numbers(t), "group_ic": c.ic, "dh": 1, "dw": 1}
-        name = "ek_transpose_conv2d_f32_simd"
+        t = _transposed(call)
+        packed = np.concatenate([pack(part, 1, lanes) for part in transposed_phases(w, (t.sh, t.sw), (t.pt, t.pl))])
+        shape = {**asdict(t), "group_ic": c.ic}
+        name, kind = "ek_transpose_conv2d_f32_simd", done.end + (c.known if (t.kh, t.kw) == (t.sh, t.sw) else "")
     else:
         packed, shape, name = pack(w, c.groups, lanes), asdict(c), "ek_gemm_f32_simd"
+        kind = done.end + c.known
     pitch = done.pitch or c.oc
     apart = {"yx": pitch, "yy": shape["ow"] * pitch, "yn": shape["oh"] * shape["ow"] * pitch}
     p = Struct("ek_gemm_f32_t", **shape, **apart, **asdict(walk), **done.fields())
-    slope = 0 if done.slope is None else Table(pad_channels(done.slope, c.groups, lanes), "s")
+    slopes = 0 if slope is None else Table(pad_channels(slope, c.groups, lanes), "s")
     tail = 1 if 0 < c.oc // c.groups % (2 * lanes) <= lanes else 2
     return KernelCall(
         name,
         (
-            call.operands[0], Table(packed, "w"), Table(pad_channels(bias, c.groups, lanes), "b"), slope,
+            call.operands[0], Table(packed, "w"), Table(pad_channels(bias, c.groups, lanes), "b"), slopes,
             done.added or 0, done.y, Scratch(patch) if patch else 0, p,
-            f"ek_tile_f32_{walk.tile}x2", f"ek_tile_f32_{walk.tile}x{tail}", 0, 1,
+            f"ek_tile_f32_{walk.tile}x2{kind}", f"ek_tile_f32_{walk.tile}x{tail}{kind}", 0, 1,
         ),
     )  # fmt: skip
 

@@ -1,5 +1,5 @@
 /* A 1x1 convolution, a depthwise one and a 1x1 one in bands of rows, so that what lies between them stays in the cache:
- * each band makes the expanded rows that it needs beyond those of the band before, and keeps none of the rest. */
+ * each band makes the expanded rows that it needs beyond those of the band before, in place of some that it does not. */
 #ifndef EK_ROW_BANDS_F32_SIMD_H
 #define EK_ROW_BANDS_F32_SIMD_H
 #include "ek_dwconv2d_f32_simd.h"
@@ -38,25 +38,26 @@ EK_SHARED void ek_row_bands_f32_simd(const float *x, const float *added, float *
     const ptrdiff_t y_row = (ptrdiff_t)d->ow * (has_after ? p->after.p.yx : d->yx);
     const ek_share_t share = ek_share(d->n * bands, 1, part, parts);
     float *between = kept + p->kept, *rest = between + p->between;
-    int from = 0, to = 0; /* the rows that are kept */
+    int to = 0; /* the last ones that there are of those rows */
+    ek_dwconv2d_f32_t q = *d;
+    if (has_before) q.ring = (int)(p->kept / wide);
     EK_ROLLED for (int b = share.from; b < share.to; b++) {
         const int image = b / bands, o = b % bands * p->rows, count = EK_MIN(p->rows, d->oh - o), y0 = o * d->sh - d->pt;
         const int low = EK_MIN(EK_MAX(y0, 0), d->ih);
         const int high = EK_MAX(EK_MIN(y0 + (count - 1) * d->sh + (d->kh - 1) * d->dh + 1, d->ih), low);
-        const float *px = x + (ptrdiff_t)image * d->ih * x_row, *in = px + low * x_row;
+        const float *px = x + (ptrdiff_t)image * d->ih * x_row;
         const ptrdiff_t at = ((ptrdiff_t)image * d->oh + o) * y_row;
-        ek_dwconv2d_f32_t q = *d;
+        float *dw = has_after ? between : y + at;
         if (has_before) {
-            if (b == share.from || o == 0 || to < low) from = to = low;
-            memmove(kept, kept + (low - from) * wide, (size_t)((to - low) * wide) * sizeof(float));
-            from = low;
-            if (to < high)
-                ek_band_gemm_f32(px + to * x_row, &p->before, NULL, kept + (to - from) * wide, rest, (high - to) * d->iw);
-            to = EK_MAX(to, high), in = kept;
+            if (b == share.from || o == 0 || to < low) to = low;
+            EK_ROLLED for (int next; to < high; to = next) {
+                next = EK_MIN(high, to - to % q.ring + q.ring);
+                ek_band_gemm_f32(px + to * x_row, &p->before, NULL, kept + to % q.ring * wide, rest, (next - to) * d->iw);
+            }
         }
-        q.n = 1, q.ih = high - low, q.oh = count, q.pt = low - y0;
-        ek_dwconv2d_f32_simd(in, p->w, p->bias, p->slope, !has_after && added ? added + at : NULL,
-                             has_after ? between : y + at, rest, &q, p->tile, 0, 1);
+        if (!q.cols) memset(rest, 0, (size_t)q.c * sizeof(float));
+        ek_dwconv2d_f32_rows(has_before ? kept : px, p->w, p->bias, p->slope, dw, !has_after && added ? added - y : 0, rest,
+                             &q, p->tile, o, o + count);
         if (has_after) ek_band_gemm_f32(between, &p->after, added ? added + at : NULL, y + at, rest, count * d->ow);
     }
 }

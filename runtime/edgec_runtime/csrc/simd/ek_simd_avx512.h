@@ -24,6 +24,10 @@ EK_KERNEL ek_vf ek_vf_fma(ek_vf a, ek_vf b, ek_vf c) { return _mm512_fmadd_ps(a,
 EK_KERNEL ek_vf ek_vf_fnma(ek_vf a, ek_vf b, ek_vf c) { return _mm512_fnmadd_ps(a, b, c); }
 EK_KERNEL ek_vf ek_vf_max(ek_vf a, ek_vf b) { return _mm512_max_ps(a, b); }
 EK_KERNEL ek_vf ek_vf_min(ek_vf a, ek_vf b) { return _mm512_min_ps(a, b); }
+/* The same with bounds of 0 and more. */
+EK_KERNEL ek_vf ek_vf_at_least(ek_vf a, ek_vf low) { return ek_vf_max(a, low); }
+EK_KERNEL ek_vf ek_vf_at_most(ek_vf a, ek_vf high) { return ek_vf_min(a, high); }
+EK_KERNEL ek_vf ek_vf_copy(const float *p) { return ek_vf_load(p); } /* one more of the same */
 EK_KERNEL ek_vf ek_vf_sqrt(ek_vf a) { return _mm512_sqrt_ps(a); }
 EK_KERNEL ek_vf ek_vf_abs(ek_vf a) { return (ek_vf)((ek_vi)a & 0x7fffffff); }
 EK_KERNEL ek_vi ek_vf_less(ek_vf a, ek_vf b) {

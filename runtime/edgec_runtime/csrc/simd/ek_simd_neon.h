@@ -11,25 +11,41 @@ typedef int32x4_t ek_vshift;
 EK_KERNEL ek_vf ek_vf_set(float v) { return vdupq_n_f32(v); }
 EK_KERNEL ek_vf ek_vf_load(const float *p) { return vld1q_f32(p); }
 EK_KERNEL void ek_vf_store(float *p, ek_vf v) { vst1q_f32(p, v); }
-/* The first n of a vector: by way of a copy. */
+/* The first n of a vector. */
 enum { EK_MASKS = 0 };
 typedef int ek_vmask;
 EK_KERNEL ek_vmask ek_vmask_of(int n) { return EK_CLAMP(n, 0, 4); }
 EK_KERNEL ek_vf ek_vf_load_some(const float *p, ek_vmask some, ek_vf rest) {
-    float all[4];
-    ek_vf_store(all, rest);
-    ek_copy_few(all, p, 4 * some);
-    return ek_vf_load(all);
+    if (some & 4) return ek_vf_load(p);
+    if (some & 2) {
+        const ek_vf two = vcombine_f32(vld1_f32(p), vget_high_f32(rest));
+        return some & 1 ? vld1q_lane_f32(p + 2, two, 2) : two;
+    }
+    return some & 1 ? vld1q_lane_f32(p, rest, 0) : rest;
 }
 EK_KERNEL void ek_vf_store_some(float *p, ek_vf v, ek_vmask some) {
-    float all[4];
-    ek_vf_store(all, v);
-    ek_copy_few(p, all, 4 * some);
+    if (some & 4) {
+        ek_vf_store(p, v);
+    } else if (some & 2) {
+        vst1_f32(p, vget_low_f32(v));
+        if (some & 1) vst1q_lane_f32(p + 2, v, 2);
+    } else if (some & 1) {
+        vst1q_lane_f32(p, v, 0);
+    }
 }
 EK_KERNEL ek_vf ek_vf_fma(ek_vf a, ek_vf b, ek_vf c) { return vfmaq_f32(c, a, b); } /* a * b + c */
 EK_KERNEL ek_vf ek_vf_fnma(ek_vf a, ek_vf b, ek_vf c) { return vfmsq_f32(c, a, b); } /* c - a * b */
 EK_KERNEL ek_vf ek_vf_max(ek_vf a, ek_vf b) { return vmaxq_f32(a, b); }
 EK_KERNEL ek_vf ek_vf_min(ek_vf a, ek_vf b) { return vminq_f32(a, b); }
+/* The same with bounds of 0 and more: in the order of integers, of which the A72 compares twice as many a cycle. */
+EK_KERNEL ek_vf ek_vf_at_least(ek_vf a, ek_vf low) {
+    return vreinterpretq_f32_s32(vmaxq_s32(vreinterpretq_s32_f32(a), vreinterpretq_s32_f32(low)));
+}
+EK_KERNEL ek_vf ek_vf_at_most(ek_vf a, ek_vf high) {
+    return vreinterpretq_f32_s32(vminq_s32(vreinterpretq_s32_f32(a), vreinterpretq_s32_f32(high)));
+}
+/* From memory each time: a copy of a register would take a turn of the multipliers, a load does not. */
+EK_KERNEL ek_vf ek_vf_copy(const float *p) { return *(const volatile ek_vf *)p; }
 EK_KERNEL ek_vf ek_vf_sqrt(ek_vf a) { return vsqrtq_f32(a); }
 EK_KERNEL ek_vf ek_vf_abs(ek_vf a) { return vabsq_f32(a); }
 EK_KERNEL ek_vi ek_vf_less(ek_vf a, ek_vf b) { return vreinterpretq_s32_u32(vcltq_f32(a, b)); }

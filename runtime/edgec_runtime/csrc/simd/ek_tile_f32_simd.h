@@ -24,6 +24,9 @@ enum { EK_PANEL_F32 = 2 * EK_VL }; /* channels of a panel */
 /* What is done to a sum, in this order. */
 enum { EK_DO_LOW = 1, EK_DO_HIGH = 2, EK_DO_ADD = 4, EK_DO_LOW_SUM = 8, EK_DO_HIGH_SUM = 16, EK_DO_PRELU = 32, EK_DO_HARD_SWISH = 64 };
 
+/* All that is done: whatever todo says; nothing; EK_DO_LOW, or EK_DO_LOW and EK_DO_HIGH, with bounds of 0 and more. */
+enum { EK_END_ANY, EK_END_NONE, EK_END_LOW, EK_END_BOTH };
+
 /* Reads one float of each line of n, in order. A tile reads and writes many places in turn, more than a core follows to
  * fetch ahead; memory that is beyond the caches is better fetched in one stream before. */
 EK_SHARED void ek_touch_f32(const float *x, ptrdiff_t n) {
@@ -58,46 +61,63 @@ typedef void ek_tile_f32_fn(const float *x, const float *w, const float *added, 
             EK_UNROLL for (int i = 0; i < NV; i++) acc[r * PS + (PART) % PS][i] = X;                         \
         }                                                                                                    \
     }
+/* Of the taps [FROM, FROM + 4) from x[r] + K on; of the one at J of those at K on. */
 #if defined(__aarch64__)
-#define EK_LANE_F32(J) EK_TAP_F32(J, vfmaq_laneq_f32(acc[r * PS + (J) % PS][i], b_[i], a_[r], J))
-#define EK_TAPS_F32                                                                          \
-    {                                                                                        \
-        ek_vf a_[EK_F32_ROWS];                                                                \
-        EK_UNROLL for (int r = 0; r < MR; r++) a_[r] = ek_vf_load(row[r] + k);           \
-        EK_LANE_F32(0) EK_LANE_F32(1) EK_LANE_F32(2) EK_LANE_F32(3)                          \
-    }
+#define EK_INPUTS_F32(K)  \
+    ek_vf a_[EK_F32_ROWS]; \
+    EK_UNROLL for (int r = 0; r < MR; r++) a_[r] = ek_vf_load(row[r] + (K));
+#define EK_LANE_F32(K, J) EK_TAP_F32(J, vfmaq_laneq_f32(acc[r * PS + (J) % PS][i], b_[i], a_[r], J))
 #else
-#define EK_LANE_F32(J) \
-    EK_TAP_F32(J, ek_vf_fma(b_[i], ek_vf_set(row[r][k + (J)]), acc[r * PS + (J) % PS][i]))
-#define EK_TAPS_F32 { EK_LANE_F32(0) EK_LANE_F32(1) EK_LANE_F32(2) EK_LANE_F32(3) }
+#define EK_INPUTS_F32(K)
+#define EK_LANE_F32(K, J) \
+    EK_TAP_F32(J, ek_vf_fma(b_[i], ek_vf_set(row[r][(K) + (J)]), acc[r * PS + (J) % PS][i]))
 #endif
+/* What is loaded after these sums is not loaded before: so many registers there are not. */
+#if defined(__aarch64__)
+#define EK_IN_TURN_F32                                                                                     \
+    EK_UNROLL for (int r = 0; r < MR * PS; r++)                                                             \
+        EK_UNROLL for (int i = 0; i < NV; i++) __asm__ volatile("" : "+w"(acc[r][i]) : : "memory");
+#else
+#define EK_IN_TURN_F32
+#endif
+#define EK_TAPS_F32(K) { EK_INPUTS_F32(K) EK_LANE_F32(K, 0) EK_LANE_F32(K, 1) EK_LANE_F32(K, 2) EK_LANE_F32(K, 3) }
 
 /* The sums of MR windows by NV vectors of channels; those of few windows are of every PS-th tap, added at the end, so
- * that no addition waits for the one before. */
+ * that no addition waits for the one before. RUN: floats of a run and SX: between windows, where the compiler may know
+ * them, else 0; FLAT: whether a window is one run. */
 EK_KERNEL void ek_tile_f32_sums(const float *x, const float *w, const ek_tile_f32_t *t, int o, ek_vf acc[][2],
-                                const int MR, const int NV, const int PS) {
+                                const int MR, const int NV, const int PS, const int RUN, const int SX, const int FLAT) {
     const float *row[EK_F32_ROWS];
-    EK_UNROLL for (int r = 0; r < MR; r++, x += t->sx) row[r] = x;
+    EK_UNROLL for (int r = 0; r < MR; r++) row[r] = SX ? x + r * SX : r ? row[r - 1] + t->sx : x;
     EK_UNROLL for (int i = 0; i < NV; i++) {
-        const ek_vf bias = ek_vf_load(t->bias + o + i * EK_VL);
-        EK_UNROLL for (int r = 0; r < MR * PS; r++) acc[r][i] = r % PS ? ek_vf_set(0.0f) : bias;
+        const float *bias = t->bias + o + i * EK_VL;
+        const ek_vf first = ek_vf_load(bias);
+        EK_UNROLL for (int r = 0; r < MR * PS; r++) acc[r][i] = r % PS ? ek_vf_set(0.0f) : first;
     }
     const ptrdiff_t dy = t->dy, dx = t->dx;
     const int fours = t->run / 4, rest = t->run % 4, runs_x = t->runs_x;
     ptrdiff_t start = 0, at, k = 0;
-    int ky = t->runs_y;
+    int ky = FLAT ? 1 : t->runs_y;
     if (ky) EK_ROLLED do { /* a phase of a transposed one may have no taps */
-        int kx = runs_x;
+        int kx = FLAT ? 1 : runs_x;
         at = start;
         EK_ROLLED do {
-            int left = fours;
-            k = at;
-            if (left) EK_ROLLED do { EK_TAPS_F32 k += 4; } while (--left);
-            if ((left = rest))
-                EK_ROLLED do {
-                    EK_TAP_F32(0, ek_vf_fma(b_[i], ek_vf_set(row[r][k]), acc[r * PS][i]))
-                    k++;
-                } while (--left);
+            if (RUN) {
+                EK_UNROLL for (int f = 0; f < RUN / 4; f++) {
+                    EK_TAPS_F32(at + 4 * f)
+                    EK_IN_TURN_F32
+                }
+                if (RUN % 4 == 1) { EK_INPUTS_F32(at + RUN - 4) EK_LANE_F32(at + RUN - 4, 3) }
+            } else {
+                int left = fours;
+                k = at;
+                if (left) EK_ROLLED do { EK_TAPS_F32(k) k += 4; } while (--left);
+                if ((left = rest))
+                    EK_ROLLED do {
+                        EK_TAP_F32(0, ek_vf_fma(b_[i], ek_vf_set(row[r][k]), acc[r * PS][i]))
+                        k++;
+                    } while (--left);
+            }
             at += dx;
         } while (--kx);
         start += dy;
@@ -121,11 +141,11 @@ EK_KERNEL void ek_tile_f32_sums(const float *x, const float *w, const ek_tile_f3
 
 EK_KERNEL ek_vf ek_prelu_of(ek_vf v, ek_vf slope) {
     const ek_vf zero = ek_vf_set(0);
-    return ek_vf_fma(ek_vf_min(v, zero), slope, ek_vf_max(v, zero));
+    return ek_vf_fma(ek_vf_at_most(v, zero), slope, ek_vf_at_least(v, zero));
 }
 EK_KERNEL ek_vf ek_hard_swish_of(ek_vf v) {
     const ek_vf part = ek_vf_fma(v, ek_vf_set(1.0f / 6), ek_vf_set(0.5f));
-    return v * ek_vf_min(ek_vf_max(part, ek_vf_set(0)), ek_vf_set(1));
+    return v * ek_vf_at_most(ek_vf_at_least(part, ek_vf_set(0)), ek_vf_set(1));
 }
 
 /* Where masks cost nothing: those of a vector that lie within the result. */
@@ -140,6 +160,10 @@ EK_KERNEL void ek_part_store(float *p, ek_vf v, ek_vmask some) {
 }
 EK_KERNEL void ek_row_f32(float *to, const float *from, int n) {
     EK_ROLLED for (int i = 0; i < n; i += EK_VL) ek_vf_store_n(to + i, ek_vf_load_n(from + i, n - i), n - i);
+}
+/* n floats of the row of a tile. */
+EK_KERNEL void ek_tile_f32_row(float *to, const float *from, int n, const int NV) {
+    EK_UNROLL for (int i = 0; i < NV; i++) ek_vf_store_n(to + i * EK_VL, ek_vf_load(from + i * EK_VL), EK_MAX(n - i * EK_VL, 0));
 }
 
 /* What follows the sums. added: of the first window, `yx` floats between windows. */
@@ -163,56 +187,66 @@ EK_KERNEL void ek_tile_f32_finish(const float *added, ptrdiff_t yx, const ek_til
     if (t->todo & EK_DO_HARD_SWISH) EK_EACH_F32(r, i) EK_SUM_F32 = ek_hard_swish_of(EK_SUM_F32);
 }
 
+/* END: EK_END_*, what todo is known to be. */
 EK_KERNEL void ek_tile_f32(const float *x, const float *w, const float *added, float *y, const ek_tile_f32_t *t, int o,
-                           int count, int cols, const int MR, const int NV, const int PS) {
-    const int width = NV * EK_VL, apart = t->todo & EK_DO_ADD;
-    if (cols == width && !(t->todo & ~(EK_DO_LOW | EK_DO_HIGH))) { /* the most frequent, without branches after the sums */
-        const ek_vf low = ek_vf_set(t->low), high = ek_vf_set(t->high);
-        const ptrdiff_t next_x = MR * t->sx, yx = t->yx;
-        EK_ROLLED for (; count >= MR; count -= MR) {
-            ek_vf acc[EK_F32_ROWS][2];
-            ek_tile_f32_sums(x, w, t, o, acc, MR, NV, PS);
-            EK_UNROLL for (int r = 0; r < MR; r++, y += yx) {
-                EK_UNROLL for (int i = 0; i < NV; i++)
-                    ek_vf_store(y + i * EK_VL, ek_vf_min(ek_vf_max(EK_SUM_F32, low), high));
-            }
-            x += next_x;
-        }
-    }
+                           int count, int cols, const int MR, const int NV, const int PS, const int END, const int RUN,
+                           const int SX, const int FLAT) {
+    const int width = NV * EK_VL, apart = END == EK_END_ANY && t->todo & EK_DO_ADD;
+    const ek_vf low = ek_vf_set(t->low), high = ek_vf_set(t->high);
     ek_vmask some[2];
     EK_UNROLL for (int i = 0; i < NV; i++) some[i] = ek_vmask_of(cols - i * EK_VL);
     EK_ROLLED for (; count > 0; count -= MR) {
         ek_vf acc[EK_F32_ROWS][2];
         float edge[EK_F32_ROWS * EK_PANEL_F32]; /* a tile that is not whole goes by way of one that is */
+        ek_tile_f32_sums(x, w, t, o, acc, MR, NV, PS, RUN, SX, FLAT);
+        if (END == EK_END_LOW || END == EK_END_BOTH) EK_EACH_F32(r, i) EK_SUM_F32 = ek_vf_at_least(EK_SUM_F32, low);
+        if (END == EK_END_BOTH) EK_EACH_F32(r, i) EK_SUM_F32 = ek_vf_at_most(EK_SUM_F32, high);
         const int rows = EK_MIN(count, MR), whole = rows == MR && (EK_MASKS || cols == width);
         const ptrdiff_t yx = whole ? t->yx : width;
         float *to = whole ? y : edge;
-        ek_tile_f32_sums(x, w, t, o, acc, MR, NV, PS);
-        if (apart && !whole)
-            EK_ROLLED for (int r = 0; r < rows; r++)
-                ek_row_f32(edge + r * width, added + r * t->yx, cols);
-        ek_tile_f32_finish(whole ? added : edge, yx, t, o, acc, some, MR, NV, PS);
-        EK_UNROLL for (int r = 0; r < MR; r++, to += yx) {
-            EK_UNROLL for (int i = 0; i < NV; i++) ek_part_store(to + i * EK_VL, EK_SUM_F32, some[i]);
+        if (END == EK_END_ANY && t->todo) {
+            if (apart && !whole)
+                EK_ROLLED for (int r = 0; r < rows; r++)
+                    ek_row_f32(edge + r * width, added + r * t->yx, cols);
+            ek_tile_f32_finish(whole ? added : edge, yx, t, o, acc, some, MR, NV, PS);
+        }
+        if (EK_MASKS && cols < width) {
+            EK_UNROLL for (int r = 0; r < MR; r++, to += yx) {
+                EK_UNROLL for (int i = 0; i < NV; i++) ek_part_store(to + i * EK_VL, EK_SUM_F32, some[i]);
+            }
+        } else {
+            EK_UNROLL for (int r = 0; r < MR; r++, to += yx) {
+                EK_UNROLL for (int i = 0; i < NV; i++) ek_vf_store(to + i * EK_VL, EK_SUM_F32);
+            }
         }
         if (!whole)
             EK_ROLLED for (int r = 0; r < rows; r++)
-                ek_row_f32(y + r * t->yx, edge + r * width, cols);
-        x += MR * t->sx, y += MR * t->yx;
+                ek_tile_f32_row(y + r * t->yx, edge + r * width, cols, NV);
+        x += MR * (SX ? SX : t->sx), y += MR * t->yx;
         if (apart) added += MR * t->yx;
     }
 }
 
-/* One function for each size, emitted where it is used: windows x vectors. */
-#define EK_TILES_F32(MR, PS)                                                                                          \
-    EK_SHARED void ek_tile_f32_##MR##x1(const float *x, const float *w, const float *added, float *y,                 \
-                                        const ek_tile_f32_t *t, int o, int count, int cols) {                          \
-        ek_tile_f32(x, w, added, y, t, o, count, cols, MR, 1, PS);                                                     \
-    }                                                                                                                 \
-    EK_SHARED void ek_tile_f32_##MR##x2(const float *x, const float *w, const float *added, float *y,                 \
-                                        const ek_tile_f32_t *t, int o, int count, int cols) {                          \
-        ek_tile_f32(x, w, added, y, t, o, count, cols, MR, 2, PS);                                                     \
+/* One function for each size, emitted where it is used: windows x vectors, what is done to sums (nothing: whatever todo
+ * says), and what is known of the windows: 1x1 of 8 and 16 channels, and 3x3 of 3 channels with stride 2. */
+#define EK_TILE_F32(NAME, ...)                                                                              \
+    EK_SHARED void ek_tile_f32_##NAME(const float *x, const float *w, const float *added, float *y,         \
+                                      const ek_tile_f32_t *t, int o, int count, int cols) {                  \
+        ek_tile_f32(x, w, added, y, t, o, count, cols, __VA_ARGS__);                                        \
     }
+#define EK_ENDS_F32(SIZE, KNOWN, MR, NV, PS, ...)                            \
+    EK_TILE_F32(SIZE##KNOWN, MR, NV, PS, EK_END_ANY, __VA_ARGS__)            \
+    EK_TILE_F32(SIZE##_sum##KNOWN, MR, NV, PS, EK_END_NONE, __VA_ARGS__)     \
+    EK_TILE_F32(SIZE##_low##KNOWN, MR, NV, PS, EK_END_LOW, __VA_ARGS__)      \
+    EK_TILE_F32(SIZE##_both##KNOWN, MR, NV, PS, EK_END_BOTH, __VA_ARGS__)
+#define EK_KNOWN_F32(SIZE, ...)                       \
+    EK_ENDS_F32(SIZE, , __VA_ARGS__, 0, 0, 0)         \
+    EK_ENDS_F32(SIZE, _flat8, __VA_ARGS__, 8, 8, 1)   \
+    EK_ENDS_F32(SIZE, _flat16, __VA_ARGS__, 16, 16, 1) \
+    EK_ENDS_F32(SIZE, _rgb2, __VA_ARGS__, 9, 6, 0)
+#define EK_TILES_F32(MR, PS)             \
+    EK_KNOWN_F32(MR##x1, MR, 1, PS)      \
+    EK_KNOWN_F32(MR##x2, MR, 2, PS)
 EK_TILES_F32(1, 4)
 EK_TILES_F32(2, 2)
 EK_TILES_F32(3, 2)
@@ -228,5 +262,6 @@ EK_TILES_F32(10, 1)
 EK_TILES_F32(12, 1)
 EK_TILES_F32(14, 1)
 #endif
+
 
 #endif
