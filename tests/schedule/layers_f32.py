@@ -93,8 +93,10 @@ def connected(one: Pick) -> Layer:
 
 
 def product(one: Pick) -> Layer:
-    """Of two inputs, either of them transposed, the second perhaps shared."""
+    """Of two inputs, either of them transposed, the second perhaps shared; of a layer whose weights are an input."""
     m, n, k, lead = one(1, 3, 8, 17), one(1, 4, 9, 40), one(1, 5, 16, 33), one(*_LEADS)
+    if one(False, False, True):
+        return _layer(one, "product float", FullyConnected(one("none", "none", "relu")), (m, k), (n, k), weights=0)
     adj_x, adj_y = one(False, True), one(False, True)
     a = (*lead, k, m) if adj_x else (*lead, m, k)
     b = (n, k) if adj_y else (k, n)

@@ -4,14 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from edgec.ir import KernelCall, Scratch
+import numpy as np
+
+from edgec.ir import KernelCall, Scratch, Struct
 from edgec.schedule.cores import Core
+from edgec.schedule.gemm_f32.epilogue import constant
 from edgec.schedule.gemm_f32.windows import Windows, tiles
 from edgec.schedule.variant import Schedule, Variant
 
 
+def _product(call: KernelCall) -> KernelCall | None:
+    """A product as such; that of a fully connected layer whose weights are computed, if it is no more than that."""
+    if call.kernel == "ek_batch_matmul_f32":
+        return call
+    x, w, bias, y, rows, k, o, act = call.operands
+    added = constant(bias)
+    assert isinstance(act, Struct)
+    clamps = (act.fields["low"], act.fields["high"]) != (-np.inf, np.inf)
+    if constant(w) is not None or added is None or added.any() or clamps:
+        return None
+    one, none = (1, 1, 1, 1), (0, 0, 0, 0)
+    p = Struct("ek_batch_matmul_t", dim=one, a=none, b=none, m=rows, n=o, k=k, ar=k, ac=1, br=1, bc=k)
+    return KernelCall("ek_batch_matmul_f32", (x, w, y, p))
+
+
 def _schedules(call: KernelCall, core: Core) -> Sequence[Schedule]:
-    p = call.struct("ek_batch_matmul_t")
+    product = _product(call)
+    if product is None:
+        return []
+    p = product.struct("ek_batch_matmul_t")
     m, n, k = (p.number(name) for name in ("m", "n", "k"))
     if n < core.vector // 4:
         return []
@@ -19,14 +40,17 @@ def _schedules(call: KernelCall, core: Core) -> Sequence[Schedule]:
 
 
 def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
-    a, b, y, p = call.operands
+    product = _product(call)
+    assert product is not None
+    a, b, y, p = product.operands
     tile, panel = schedule["tile"], 2 * (core.vector // 4)
-    scratch = Scratch(4 * call.struct("ek_batch_matmul_t").number("k") * (tile + panel))
+    scratch = Scratch(4 * product.struct("ek_batch_matmul_t").number("k") * (tile + panel))
     name = "ek_batch_matmul_f32_simd"
     return KernelCall(name, (a, b, y, scratch, p, f"ek_tile_f32_{tile}x2", tile, 0, 1))
 
 
 VARIANTS = [
-    Variant("ek_batch_matmul_f32", "ek_batch_matmul_f32_simd", frozenset({feature}), _schedules, _apply)
+    Variant(of, "ek_batch_matmul_f32_simd", frozenset({feature}), _schedules, _apply)
     for feature in ("neon", "avx2")
+    for of in ("ek_batch_matmul_f32", "ek_fully_connected_f32")
 ]
