@@ -25,29 +25,58 @@ EK_KERNEL __m256i ek_gemm_s8_narrow_avx2(const __m256i *v, const int nv) {
     return _mm256_permutevar8x32_epi32(_mm256_packs_epi16(low, high), order);
 }
 
-/* plain: negative results and the clamp are those of saturation. */
-EK_KERNEL void ek_gemm_s8_store_avx2(__m256i sum[][3], const int32_t *q, int8_t *y, int channels, const ek_gemm_s8_t *p,
-                                     const int mr, const int nv, const int plain) {
-    const __m256i low = _mm256_set1_epi8((char)p->low), high = _mm256_set1_epi8((char)p->high);
-    EK_UNROLL for (int i = 0; i < nv; i++, q += 8) {
-        const ek_requant_avx2_t c = ek_requant_load_avx2(q + 8 * nv, q + 16 * nv, q + 24 * nv);
-        EK_UNROLL for (int r = 0; r < mr; r++) sum[r][i] = ek_requant_avx2(sum[r][i], c, plain);
-    }
-    EK_UNROLL for (int r = 0; r < mr; r++, y += p->y_step) {
-        __m256i v = ek_gemm_s8_narrow_avx2(sum[r], nv);
-        if (!plain) v = _mm256_min_epi8(_mm256_max_epi8(v, low), high);
-        if (channels < 8 * nv) {
-            int8_t all[32];
-            _mm256_storeu_si256((void *)all, v);
-            for (int c = 0; c < channels; c++) y[c] = all[c];
-        } else if (nv == 1) {
-            _mm_storel_epi64((void *)y, _mm256_castsi256_si128(v));
-        } else {
-            _mm_storeu_si128((void *)y, _mm256_castsi256_si128(v));
-            if (nv == 3) _mm_storel_epi64((void *)(y + 16), _mm256_extracti128_si256(v, 1));
-        }
+/* The first bytes of a register. */
+EK_SHARED void ek_gemm_s8_some_avx2(int8_t *y, __m256i v, int count) {
+    int8_t all[32];
+    _mm256_storeu_si256((void *)all, v);
+    EK_NO_UNROLL for (int i = 0; i < count; i++) y[i] = all[i];
+}
+
+/* 8 * nv results of one window, those of `channels`. */
+EK_KERNEL void ek_gemm_s8_put_avx2(int8_t *y, __m256i v, int channels, const int nv) {
+    if (channels < 8 * nv) {
+        ek_gemm_s8_some_avx2(y, v, channels);
+    } else if (nv == 1) {
+        _mm_storel_epi64((void *)y, _mm256_castsi256_si128(v));
+    } else {
+        _mm_storeu_si128((void *)y, _mm256_castsi256_si128(v));
+        if (nv == 3) _mm_storel_epi64((void *)(y + 16), _mm256_extracti128_si256(v, 1));
     }
 }
+
+/* The sums of a tile to results, where negative ones and the clamp are those of saturation. */
+EK_KERNEL void ek_gemm_s8_store_avx2(__m256i sum[][3], const int32_t *q, int8_t *y, int channels, const ek_gemm_s8_t *p,
+                                     const int mr, const int nv) {
+    EK_UNROLL for (int i = 0; i < nv; i++, q += 8) {
+        const ek_requant_avx2_t c = ek_requant_load_avx2(q + 8 * nv, q + 16 * nv, q + 24 * nv);
+        EK_UNROLL for (int r = 0; r < mr; r++) sum[r][i] = ek_requant_avx2(sum[r][i], c, 1);
+    }
+    EK_UNROLL for (int r = 0; r < mr; r++)
+        ek_gemm_s8_put_avx2(y + r * p->y_step, ek_gemm_s8_narrow_avx2(sum[r], nv), channels, nv);
+}
+
+/* The same of any sums, once for all tiles of a width: it is not as fast, but few results need it. */
+#define EK_GEMM_S8_STORE_AVX2(nv)                                                                                     \
+    EK_SHARED void ek_gemm_s8_store_n##nv##_avx2(__m256i *sum, int mr, const unsigned char *panel, int8_t *y,         \
+                                                 int channels, const ek_gemm_s8_t *p) {                               \
+        const __m256i low = _mm256_set1_epi8((char)p->low), high = _mm256_set1_epi8((char)p->high);                   \
+        const int32_t *q = (const void *)panel;                                                                       \
+        if (p->finish != EK_GEMM_FAST) {                                                                              \
+            ek_gemm_s8_finish((const void *)sum, mr, panel, y, channels, p);                                          \
+            return;                                                                                                   \
+        }                                                                                                             \
+        EK_UNROLL for (int i = 0; i < nv; i++, q += 8) {                                                              \
+            const ek_requant_avx2_t c = ek_requant_load_avx2(q + 8 * nv, q + 16 * nv, q + 24 * nv);                   \
+            EK_NO_UNROLL for (int r = 0; r < mr; r++) sum[r * nv + i] = ek_requant_avx2(sum[r * nv + i], c, 0);       \
+        }                                                                                                             \
+        EK_NO_UNROLL for (int r = 0; r < mr; r++, sum += nv, y += p->y_step) {                                        \
+            const __m256i v = _mm256_max_epi8(ek_gemm_s8_narrow_avx2(sum, nv), low);                                  \
+            ek_gemm_s8_put_avx2(y, _mm256_min_epi8(v, high), channels, nv);                                           \
+        }                                                                                                             \
+    }
+EK_GEMM_S8_STORE_AVX2(1)
+EK_GEMM_S8_STORE_AVX2(2)
+EK_GEMM_S8_STORE_AVX2(3)
 
 EK_KERNEL void ek_gemm_s8_tile_avx2(const int8_t *const *taps, ptrdiff_t at, const unsigned char *panel, int8_t *y,
                                     int channels, const ek_gemm_s8_t *p, const int mr, const int nv) {
@@ -71,16 +100,14 @@ EK_KERNEL void ek_gemm_s8_tile_avx2(const int8_t *const *taps, ptrdiff_t at, con
             }
         }
     }
-    if (p->finish == EK_GEMM_FAST) {
-        if (p->low == -128 && p->high == 127 && p->y_zero == -128)
-            ek_gemm_s8_store_avx2(sum, q, y, channels, p, mr, nv, 1);
-        else
-            ek_gemm_s8_store_avx2(sum, q, y, channels, p, mr, nv, 0);
+    if (p->finish == EK_GEMM_FAST && p->low == -128 && p->high == 127 && p->y_zero == -128) {
+        ek_gemm_s8_store_avx2(sum, q, y, channels, p, mr, nv);
     } else {
-        int32_t sums[8 * 24];
+        __m256i all[8 * 3];
         EK_UNROLL for (int r = 0; r < mr; r++)
-            EK_UNROLL for (int i = 0; i < nv; i++) _mm256_storeu_si256((void *)(sums + 8 * (r * nv + i)), sum[r][i]);
-        ek_gemm_s8_finish(sums, mr, panel, y, channels, p);
+            EK_UNROLL for (int i = 0; i < nv; i++) all[r * nv + i] = sum[r][i];
+        (nv == 1 ? ek_gemm_s8_store_n1_avx2 : nv == 2 ? ek_gemm_s8_store_n2_avx2 : ek_gemm_s8_store_n3_avx2)(
+            all, mr, panel, y, channels, p);
     }
 }
 
