@@ -129,10 +129,10 @@ class _Fusion:
         return sorted([*kept, *left, Step(ops, (head,), at)], key=lambda s: s.at)
 
     def _peak(self, steps: Sequence[Step]) -> int:
-        return peak(lifetimes((_outer(s.calls) for s in steps), self.where, self.border))
+        return peak(lifetimes((outer(s.calls) for s in steps), self.where, self.border))
 
 
-def _outer(calls: Sequence[KernelCall]) -> list[Value]:
+def outer(calls: Sequence[KernelCall]) -> list[Value]:
     """What calls read and write but results that other calls follow on."""
     inner = {tensors([replace(c, then=())])[-1] for call in calls for c in (call, *call.then)[:-1]}
     return [v for v in tensors(calls) if v not in inner]

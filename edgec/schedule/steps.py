@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from edgec.ir import PART, PARTS, Graph, KernelCall, Op
 from edgec.schedule.bands import in_bands
 from edgec.schedule.cores import Core
-from edgec.schedule.fuse import Step, fuse
-from edgec.schedule.liveness import lifetimes, peak, tensors
+from edgec.schedule.fuse import Step, fuse, outer
+from edgec.schedule.liveness import ALIGNMENT, aligned, lifetimes, peak, tensors
 from edgec.schedule.variant import Choose, Rules, choice
 from edgec.schedule.views import Calls, Places, apart, is_done, places
 
@@ -44,11 +44,23 @@ def schedule(graph: Graph, core: Core, rules: Rules = DEFAULT) -> Scheduled:
         if (left := tuple(call for call in some if not is_done(call, where)))
     ]
     asked = tuple(fuse(graph, plain, core, where, rules.choose) if rules.fusion else plain)
-    steps = [replace(s, calls=tuple(chosen(c, core, rules.choose) for c in s.calls)) for s in asked]
+    cores = _with_room(graph, asked, core, where) if rules.spare else [core] * len(asked)
+    steps = [
+        replace(s, calls=tuple(chosen(c, on, rules.choose) for c in s.calls))
+        for s, on in zip(asked, cores, strict=True)
+    ]
     if rules.bands:
         steps = in_bands(graph, steps, core, where)
     shared = (replace(s, shared=_worth_sharing([graph.ops[i] for i in s.ops], core)) for s in steps)
     return Scheduled(where, tuple(s.at for s in plain), tuple(shared), asked)
+
+
+def _with_room(graph: Graph, steps: Sequence[Step], core: Core, where: Places) -> list[Core]:
+    """The core as each step finds it: with the room in the arena that tensors leave then, for each of its threads."""
+    lives = lifetimes((outer(s.calls) for s in steps), where, {*graph.inputs, *graph.outputs})
+    most = peak(lives)
+    living = (sum(aligned(b.nbytes) for b in lives if b.first <= i <= b.last) for i in range(len(steps)))
+    return [replace(core, room=(most - n) // core.threads // ALIGNMENT * ALIGNMENT) for n in living]
 
 
 def chosen(call: KernelCall, core: Core, choose: Choose = choice) -> KernelCall:

@@ -28,7 +28,8 @@ class Variant:
     schedules: the legal parameters for a call on a core, what analysis says is best first; none where it cannot take
     the call. apply: the call of the variant with such parameters; it packs the weights. The C function computes a part
     of its result: the last two operands are which, and of how many, and apply gives 0, 1. fuses: whether `schedules`
-    says for the calls that follow a call (`KernelCall.then`) whether it can take them; else it takes none.
+    says for the calls that follow a call (`KernelCall.then`) whether it can take them; else it takes none. leads:
+    whether analysis prefers it to all that do not lead.
     """
 
     of: str
@@ -37,6 +38,7 @@ class Variant:
     schedules: Callable[[KernelCall, Core], Sequence[Schedule]]
     apply: Callable[[KernelCall, Core, Schedule], KernelCall]
     fuses: bool = False
+    leads: Callable[[KernelCall, Core], bool] = lambda call, core: False
 
 
 @cache
@@ -79,16 +81,18 @@ Choose = Callable[[KernelCall, Core], tuple[Variant, Schedule] | None]
 @dataclass(frozen=True)
 class Rules:
     """What a schedule may do. fusion: whether calls that follow another are done with it; views: values in others;
-    bands: convolutions a few rows at a time; chains: elementwise calls that follow each other in one loop."""
+    bands: convolutions a few rows at a time; chains: elementwise calls that follow each other in one loop;
+    spare: whether scratch is to fit where no more bytes of the arena live by it."""
 
     choose: Choose = choice
     fusion: bool = True
     views: bool = True
     bands: bool = True
     chains: bool = True
+    spare: bool = True
 
 
 def _legal(call: KernelCall, core: Core) -> Iterator[tuple[Variant, Schedule]]:
-    for v in variants().get(call.kernel, ()):
-        if v.isa <= core.isa and (v.fuses or not call.then):
-            yield from ((v, s) for s in v.schedules(call, core))
+    able = (v for v in variants().get(call.kernel, ()) if v.isa <= core.isa and (v.fuses or not call.then))
+    for v in sorted(able, key=lambda v: not v.leads(call, core)):
+        yield from ((v, s) for s in v.schedules(call, core))

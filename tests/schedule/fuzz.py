@@ -87,7 +87,8 @@ def _case(name: str, layer: Layer, chance: Chance) -> Case:
     rng = chance.rng
     on = replace(core_of(name), l1=int(rng.choice([256, 4096, 32768])), l2=int(rng.choice([1024, 1 << 18])))
     parts = int(rng.choice([1, 1, 2, 3, 4]))
-    return Case(layer.graph, layer.inputs, on, replace(DEFAULT, choose=chance), parts, parts)
+    rules = replace(DEFAULT, choose=chance, spare=bool(rng.random() < 0.3))
+    return Case(layer.graph, layer.inputs, on, rules, parts, parts)
 
 
 def _results(name: str, cases: Sequence[Case]) -> list[Mapping[str, Array] | str]:

@@ -24,11 +24,16 @@ _CHAINS = ("", "", "", "add", "add relu", "prelu", "add prelu", "hard_swish", "a
            "relu add clamp", "prelu add", "add add")  # fmt: skip
 
 
-def _layer(one: Pick, family: str, spec: OpDef, *shapes: tuple[int, ...], weights: int = 2, chain: str = "") -> Layer:
-    """An op, of whose inputs the first is none of `weights` constants; then the ops that a chain names."""
+def _layer(
+    one: Pick, family: str, spec: OpDef, *shapes: tuple[int, ...], weights: int = 2, chain: str = "", fan: int = 1
+) -> Layer:
+    """An op, of whose inputs the first is none of `weights` constants; then the ops that a chain names.
+
+    fan: products of a sum, where sums are to be near one, as networks have them.
+    """
     build, values = Builder("layer"), list[Value]()
     for i, shape in enumerate(shapes):
-        data = one.rng.normal(size=shape).astype(np.float32)
+        data = (one.rng.normal(size=shape) / (np.sqrt(fan) if i == 1 else 1)).astype(np.float32)
         values.append(build.const(data, f"c{i}") if 0 < i <= weights else build.input(f"x{i}", TensorType(shape)))
     y = build.add(spec, values, "y")
     for i, name in enumerate(chain.split()):
@@ -61,7 +66,18 @@ def dense(one: Pick) -> Layer:
     groups, depth, per = one(1, 1, 1, 2, 3), one(1, 2, 3, 4, 7, 16, 21), one(1, 3, 4, 8, 9, 17, 24, 33)
     x, o = (one(1, 1, 2), h, w, depth * groups), per * groups
     spec = Conv2D(step, pads, (dh, dw), one(*_ACTS))
-    return _layer(one, "dense float", spec, x, (o, kh, kw, depth), (o,), chain=one(*_CHAINS))
+    weights = (o, kh, kw, depth)
+    return _layer(one, "dense float", spec, x, weights, (o,), chain=one(*_CHAINS), fan=kh * kw * depth)
+
+
+def square(one: Pick) -> Layer:
+    """3x3 of stride 1, which may be done by Winograd's transforms: sizes around those of their tiles."""
+    dilation = (one(1, 1, 1, 2), one(1, 1, 1, 3))
+    pads = (one(0, 1, 1, 2), one(0, 1, 1), one(0, 1, 1, 2), one(0, 1, 1))
+    h, w = _size(one, 2 * dilation[0] + 1, pads[0] + pads[1]), _size(one, 2 * dilation[1] + 1, pads[2] + pads[3])
+    x, o = (one(1, 1, 2), h, w, one(3, 4, 7, 8, 12, 16, 16, 33)), one(1, 4, 6, 8, 16, 16, 24, 33)
+    spec = Conv2D((1, 1), pads, dilation, one(*_ACTS))
+    return _layer(one, "square float", spec, x, (o, 3, 3, x[3]), (o,), chain=one(*_CHAINS), fan=9 * x[3])
 
 
 def depthwise(one: Pick) -> Layer:
@@ -104,4 +120,4 @@ def product(one: Pick) -> Layer:
     return _layer(one, "product float", spec, a, (*lead, *b)[one(0, 0, 1) * len(lead) :], weights=0)
 
 
-MAKERS: tuple[Callable[[Pick], Layer], ...] = (dense, depthwise, transposed, connected, product)
+MAKERS: tuple[Callable[[Pick], Layer], ...] = (dense, square, depthwise, transposed, connected, product)

@@ -28,6 +28,7 @@ from tests.schedule.runner import run_on
 IMAGE = (1, 7, 9, 20)
 LAYERS: Sequence[tuple[OpDef, tuple[int, ...], tuple[int, ...], int]] = (
     (Conv2D(pads=(1, 1, 1, 1)), IMAGE, (11, 3, 3, 20), 11),
+    (Conv2D(pads=(1, 1, 1, 1)), (1, 11, 14, 16), (19, 3, 3, 16), 19),
     (Conv2D(act="relu6"), IMAGE, (24, 1, 1, 20), 24),
     (DepthwiseConv2D(pads=(1, 1, 1, 1), act="relu"), IMAGE, (1, 3, 3, 20), 20),
     (DepthwiseConv2D((2, 2), (1, 2, 1, 2)), IMAGE, (1, 5, 5, 20), 20),
@@ -49,7 +50,8 @@ def _graph(layer: tuple[OpDef, tuple[int, ...], tuple[int, ...], int], chain: st
     rng = np.random.default_rng(len(chain))
     build = Builder("chain")
     x = build.input("x", TensorType(shape))
-    w, b = (build.const(rng.normal(size=s).astype(np.float32), n) for n, s in (("w", weights), ("b", (channels,))))
+    near_one = rng.normal(size=weights) / np.sqrt(np.prod(weights) / channels)  # sums, as networks have them
+    w, b = (build.const(a.astype(np.float32), n) for n, a in (("w", near_one), ("b", rng.normal(size=(channels,)))))
     slope = build.const(rng.normal(size=(channels,)).astype(np.float32), "slope")
     y = build.add(spec, [x, w, b], "y")
     for i, name in enumerate(chain.split()):

@@ -10,7 +10,7 @@ import numpy as np
 from edgec.ir import Array
 from edgec.schedule.cores import Core
 
-_ROWS = {16: (8, 7, 6, 5, 4, 3, 2, 1), 32: (6, 5, 4, 3, 2, 1), 64: (14, 12, 10, 8, 7, 6, 5, 4, 3, 2, 1)}
+ROWS = {16: (8, 7, 6, 5, 4, 3, 2, 1), 32: (6, 5, 4, 3, 2, 1), 64: (14, 12, 10, 8, 7, 6, 5, 4, 3, 2, 1)}
 """Windows of the tiles of ek_tile_f32_simd.h, by the bytes of a vector."""
 
 _PARTIAL = {1: 4, 2: 2, 3: 2}
@@ -102,7 +102,7 @@ def beyond(core: Core, floats: int) -> bool:
 
 def tiles(c: Windows, core: Core) -> list[int]:
     """The windows of the tiles that fit a row, what analysis says is best first."""
-    return sorted((r for r in _ROWS[core.vector] if r <= c.ow or r == 1), key=lambda r: (_cycles(c, r), -r))
+    return sorted((r for r in ROWS[core.vector] if r <= c.ow or r == 1), key=lambda r: (row_cycles(c, r), -r))
 
 
 def walks(c: Windows, core: Core) -> Iterator[Walk]:
@@ -121,10 +121,15 @@ def walks(c: Windows, core: Core) -> Iterator[Walk]:
             yield Walk(tile, block, together, int(blocks < min(panels, 8)), touch)
 
 
-def _cycles(c: Windows, tile: int) -> float:
+def row_cycles(c: Windows, tile: int) -> float:
     """Of the tiles that one panel takes in a row, about."""
-    sums = 2 * tile * _PARTIAL.get(tile, 1)
-    return -(-c.ow // tile) * (c.taps * 2 * tile * max(1, _LATENCY / sums) + 2 * c.taps + 5 * tile + 20)
+    return -(-c.ow // tile) * tile_cycles(c.taps, tile)
+
+
+def tile_cycles(taps: int, rows: int) -> float:
+    """Of one tile and one panel, about."""
+    sums = 2 * rows * _PARTIAL.get(rows, 1)
+    return taps * 2 * rows * max(1, _LATENCY / sums) + 2 * taps + 5 * rows + 20
 
 
 def _block(c: Windows, core: Core, tile: int) -> int:
