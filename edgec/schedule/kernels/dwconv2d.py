@@ -123,7 +123,8 @@ def blocks(s: Shape, w: Array, bias: Array, q: Requant, loops: Loops) -> tuple[s
     few = [loops.pack_plain(p) if i < len(plain) else p.reshape(-1) for i, p in enumerate(pieces)]
     kept = (*slide, *plain, *other)
     saturate = (q.y_zero, q.low, q.high) == (-128, -128, 127)
-    name = "_".join(("ek_dwconv2d_s8", *([s.slide] if slide else []), *(["saturate"] if slide and saturate else [])))
+    kind = [s.slide, *(["saturate"] if saturate else []), *(["mixed"] if plain or other else [])] if slide else []
+    name = "_".join(("ek_dwconv2d_s8", *kind))
     described: dict[str, object] = {
         "slide": len(slide), "plain": len(plain), "any": len(other), "taps": len(taps),
         "at": Table(np.array(kept, np.int32), "at"),

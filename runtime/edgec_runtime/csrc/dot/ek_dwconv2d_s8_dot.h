@@ -21,21 +21,23 @@ EK_KERNEL int16x8_t ek_dw_window_dot(const int8x16_t k[3][2], const int8x16_t *w
     return ek_half_neon(a, b, bias + 8, bias + 12, saturate);
 }
 
-/* Windows 3x3, two at a time. rows: 2 with stride 1, the second with the weights one place further; 1 with stride 2. */
+/* Windows 3x3. rows: 2 with stride 1, the second with the weights one place further, and two windows at a time; 1 and
+ * one with stride 2. */
 EK_KERNEL void ek_dw_slide_dot(const ek_dw_s8_t *p, const ek_dw_strip_t *strip, const int rows,
                                const int saturate) {
     const ek_dw_strip_t local = *strip, *s = &local; /* nothing that is stored can change it */
-    const int lines = rows == 2 ? 4 : 3, stride = 3 - rows, kept = 3 - stride, fresh = 2 * stride;
+    const int lines = rows == 2 ? 4 : 3, stride = 3 - rows, kept = 3 - stride, fresh = 2, windows = rows;
     const int8x16_t low = vdupq_n_s8((int8_t)p->low), high = vdupq_n_s8((int8_t)p->high);
-    /* pairs of windows whose columns are all inside the image */
-    const int last = (s->iw - 1 - s->ix) / s->step - kept, pairs = EK_MAX(EK_MIN(s->n / 2, (last + 1) / fresh), 0);
-    const int8_t *begin[5][4]; /* the columns of the first two windows */
+    /* steps whose columns are all inside the image */
+    const int last = (s->iw - 1 - s->ix) / s->step - kept;
+    const int inside = EK_MAX(EK_MIN(s->n / windows, (last + 1) / fresh), 0);
+    const int8_t *begin[4][4]; /* the first columns */
     EK_UNROLL for (int j = 0; j < kept + fresh; j++)
         EK_UNROLL for (int i = 0; i < lines; i++) begin[j][i] = ek_dw_column(s, i, j);
     EK_NO_UNROLL for (int b = 0; b < p->slide; b++) {
         const int32_t *scale = p->scale + b * 4 * EK_DW;
         const int at = p->at[b];
-        int8x16_t w[2][6], k[5][2];
+        int8x16_t w[2][6], k[4][2];
         EK_UNROLL for (int i = 0; i < 6; i++) {
             w[0][i] = vld1q_s8(p->w + (b * 6 + i) * 16);
             w[1][i] = vreinterpretq_s8_s32(vshlq_n_s32(vreinterpretq_s32_s8(w[0][i]), 8));
@@ -46,18 +48,18 @@ EK_KERNEL void ek_dw_slide_dot(const ek_dw_s8_t *p, const ek_dw_strip_t *strip, 
             ek_dw_zip_dot(k[j], x[0], x[1], x[2], x[lines - 1]);
         }
         int8_t unused[EK_DW], *y = s->y + at, *below = s->two ? s->y2 + at : unused;
-        const ptrdiff_t next = 2 * s->next, next2 = s->two ? next : 0, right2 = s->two ? s->next : 0;
-        EK_NO_UNROLL for (int done = 0; 2 * done < s->n;) {
-            const int run = done < pairs ? pairs : 1;
-            const int8_t *c[4][4];
+        const ptrdiff_t next = windows * s->next, next2 = s->two ? next : 0, right2 = s->two ? s->next : 0;
+        EK_NO_UNROLL for (int done = 0; windows * done < s->n;) {
+            const int run = done < inside ? inside : 1;
+            const int8_t *c[2][4];
             ptrdiff_t o[4] = {0, 0, 0, 0};
             EK_UNROLL for (int j = 0; j < fresh; j++)
                 EK_UNROLL for (int i = 0; i < lines; i++)
-                    c[j][i] = at + (done ? ek_dw_column(s, i, 2 * done * stride + kept + j) : begin[kept + j][i]);
+                    c[j][i] = at + (done ? ek_dw_column(s, i, fresh * done + kept + j) : begin[kept + j][i]);
             const int two = 2 * done + 1 < s->n;
             int8_t *y1 = two ? y + s->next : unused, *below1 = two ? below + right2 : unused;
             done += run;
-            EK_NO_UNROLL for (int left = run; left > 0; left--) {
+            EK_NO_UNROLL for (int steps = run; steps > 0; steps--) {
                 EK_UNROLL for (int j = 0; j < fresh; j++) {
                     int8x8_t x[4];
                     EK_UNROLL for (int i = 0; i < lines; i++) x[i] = vld1_s8(c[j][i] + o[i]);
@@ -65,11 +67,13 @@ EK_KERNEL void ek_dw_slide_dot(const ek_dw_s8_t *p, const ek_dw_strip_t *strip, 
                 }
                 EK_UNROLL for (int i = 0; i < lines; i++) o[i] += fresh * s->step * s->pixel[i];
                 EK_UNROLL for (int r = 0; r < rows; r++) {
-                    int8x16_t v = ek_bytes_neon(ek_dw_window_dot(k, w[r], scale, saturate),
-                                                ek_dw_window_dot(k + stride, w[r], scale, saturate));
+                    const int16x8_t left = ek_dw_window_dot(k, w[r], scale, saturate);
+                    int16x8_t right = left;
+                    if (windows == 2) right = ek_dw_window_dot(k + 1, w[r], scale, saturate);
+                    int8x16_t v = ek_bytes_neon(left, right);
                     if (!saturate) v = vminq_s8(vmaxq_s8(v, low), high);
                     vst1_s8(r ? below : y, vget_low_s8(v));
-                    vst1_s8(r ? below1 : y1, vget_high_s8(v));
+                    if (windows == 2) vst1_s8(r ? below1 : y1, vget_high_s8(v));
                 }
                 y += next, y1 += next, below += next2, below1 += next2;
                 EK_UNROLL for (int j = 0; j < kept; j++) k[j][0] = k[fresh + j][0], k[j][1] = k[fresh + j][1];
@@ -112,10 +116,14 @@ EK_SHARED void ek_dw_plain_dot(const ek_dw_s8_t *p, const int8_t *const *taps, p
 }
 
 /* As those of ek_dwconv2d_s8_neon.h. */
-EK_DWCONV2D_S8_K3(ek_dwconv2d_s8_k3s1_dot, ek_dw_k3s1_dot, 2, ek_dw_plain_dot, ek_dw_slide_dot, 2, 0)
-EK_DWCONV2D_S8_K3(ek_dwconv2d_s8_k3s2_dot, ek_dw_k3s2_dot, 1, ek_dw_plain_dot, ek_dw_slide_dot, 1, 0)
-EK_DWCONV2D_S8_K3(ek_dwconv2d_s8_k3s1_saturate_dot, ek_dw_k3s1_saturate_dot, 2, ek_dw_plain_dot, ek_dw_slide_dot, 2, 1)
-EK_DWCONV2D_S8_K3(ek_dwconv2d_s8_k3s2_saturate_dot, ek_dw_k3s2_saturate_dot, 1, ek_dw_plain_dot, ek_dw_slide_dot, 1, 1)
-EK_DWCONV2D_S8(ek_dwconv2d_s8_dot, NULL, 1, ek_dw_plain_dot)
+EK_DWCONV2D_S8_K3(ek_dwconv2d_s8_k3s1_dot, ek_dw_k3s1_dot, 2, ek_dw_slide_dot, 2, 0)
+EK_DWCONV2D_S8_K3(ek_dwconv2d_s8_k3s2_dot, ek_dw_k3s2_dot, 1, ek_dw_slide_dot, 1, 0)
+EK_DWCONV2D_S8_K3(ek_dwconv2d_s8_k3s1_saturate_dot, ek_dw_k3s1_saturate_dot, 2, ek_dw_slide_dot, 2, 1)
+EK_DWCONV2D_S8_K3(ek_dwconv2d_s8_k3s2_saturate_dot, ek_dw_k3s2_saturate_dot, 1, ek_dw_slide_dot, 1, 1)
+EK_DWCONV2D_S8(ek_dwconv2d_s8_k3s1_mixed_dot, ek_dw_k3s1_dot, 2, ek_dw_plain_dot, ek_dw_any_neon)
+EK_DWCONV2D_S8(ek_dwconv2d_s8_k3s2_mixed_dot, ek_dw_k3s2_dot, 1, ek_dw_plain_dot, ek_dw_any_neon)
+EK_DWCONV2D_S8(ek_dwconv2d_s8_k3s1_saturate_mixed_dot, ek_dw_k3s1_saturate_dot, 2, ek_dw_plain_dot, ek_dw_any_neon)
+EK_DWCONV2D_S8(ek_dwconv2d_s8_k3s2_saturate_mixed_dot, ek_dw_k3s2_saturate_dot, 1, ek_dw_plain_dot, ek_dw_any_neon)
+EK_DWCONV2D_S8(ek_dwconv2d_s8_dot, NULL, 1, ek_dw_plain_dot, ek_dw_any_neon)
 
 #endif

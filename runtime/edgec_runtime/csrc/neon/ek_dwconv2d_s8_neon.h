@@ -154,22 +154,25 @@ EK_SHARED void ek_dw_any_neon(const ek_dw_s8_t *p, const int8_t *const *taps, pt
     }
 }
 
-/* NAME: the whole. SLIDE: 3x3 windows of a stride. */
-#define EK_DWCONV2D_S8(NAME, SLIDE, ROWS, PLAIN)                                                                  \
+/* NAME: the whole. SLIDE: 3x3 windows of a stride; NULL for loops that no block is for. */
+#define EK_DWCONV2D_S8(NAME, SLIDE, ROWS, PLAIN, ANY)                                                             \
     EK_KERNEL void NAME(const int8_t *x, int8_t *y, const ek_dw_s8_t *p, void *scratch, int part, int parts) {    \
-        ek_dw_walk(x, y, p, scratch, part, parts, ROWS, SLIDE, PLAIN, ek_dw_any_neon);                            \
+        ek_dw_walk(x, y, p, scratch, part, parts, ROWS, SLIDE, PLAIN, ANY);                                       \
     }
-#define EK_DWCONV2D_S8_K3(NAME, SLIDE, ROWS, PLAIN, BODY, ...)                                                    \
+#define EK_DWCONV2D_S8_K3(NAME, SLIDE, ROWS, BODY, ...)                                                           \
     EK_SHARED void SLIDE(const ek_dw_s8_t *p, const ek_dw_strip_t *s) { BODY(p, s, __VA_ARGS__); }                \
-    EK_DWCONV2D_S8(NAME, SLIDE, ROWS, PLAIN)
+    EK_DWCONV2D_S8(NAME, SLIDE, ROWS, NULL, NULL)
 
-/* Windows 3x3 with stride 1 (and any dilation) and 2, with results as they saturate; other windows. */
-EK_DWCONV2D_S8_K3(ek_dwconv2d_s8_k3s1_neon, ek_dw_k3s1_neon, 1, ek_dw_plain_neon, ek_dw_slide_neon, 1, 0)
-EK_DWCONV2D_S8_K3(ek_dwconv2d_s8_k3s2_neon, ek_dw_k3s2_neon, 1, ek_dw_plain_neon, ek_dw_slide_neon, 2, 0)
-EK_DWCONV2D_S8_K3(ek_dwconv2d_s8_k3s1_saturate_neon, ek_dw_k3s1_saturate_neon, 1, ek_dw_plain_neon, ek_dw_slide_neon,
-                  1, 1)
-EK_DWCONV2D_S8_K3(ek_dwconv2d_s8_k3s2_saturate_neon, ek_dw_k3s2_saturate_neon, 1, ek_dw_plain_neon, ek_dw_slide_neon,
-                  2, 1)
-EK_DWCONV2D_S8(ek_dwconv2d_s8_neon, NULL, 1, ek_dw_plain_neon)
+/* Windows 3x3 with stride 1 (and any dilation) and 2, with results as they saturate; those of which some
+ * blocks do not slide; other windows. */
+EK_DWCONV2D_S8_K3(ek_dwconv2d_s8_k3s1_neon, ek_dw_k3s1_neon, 1, ek_dw_slide_neon, 1, 0)
+EK_DWCONV2D_S8_K3(ek_dwconv2d_s8_k3s2_neon, ek_dw_k3s2_neon, 1, ek_dw_slide_neon, 2, 0)
+EK_DWCONV2D_S8_K3(ek_dwconv2d_s8_k3s1_saturate_neon, ek_dw_k3s1_saturate_neon, 1, ek_dw_slide_neon, 1, 1)
+EK_DWCONV2D_S8_K3(ek_dwconv2d_s8_k3s2_saturate_neon, ek_dw_k3s2_saturate_neon, 1, ek_dw_slide_neon, 2, 1)
+EK_DWCONV2D_S8(ek_dwconv2d_s8_k3s1_mixed_neon, ek_dw_k3s1_neon, 1, ek_dw_plain_neon, ek_dw_any_neon)
+EK_DWCONV2D_S8(ek_dwconv2d_s8_k3s2_mixed_neon, ek_dw_k3s2_neon, 1, ek_dw_plain_neon, ek_dw_any_neon)
+EK_DWCONV2D_S8(ek_dwconv2d_s8_k3s1_saturate_mixed_neon, ek_dw_k3s1_saturate_neon, 1, ek_dw_plain_neon, ek_dw_any_neon)
+EK_DWCONV2D_S8(ek_dwconv2d_s8_k3s2_saturate_mixed_neon, ek_dw_k3s2_saturate_neon, 1, ek_dw_plain_neon, ek_dw_any_neon)
+EK_DWCONV2D_S8(ek_dwconv2d_s8_neon, NULL, 1, ek_dw_plain_neon, ek_dw_any_neon)
 
 #endif

@@ -12,10 +12,13 @@ enum { EK_LANES_MR = 8 };
 
 #if defined(__clang__) /* gcc takes no more than 30 operands */
 /* The order of an in-order core. v0 to v7: 8 elements of each window; v8 to v11: weights of 8 channels, loaded three
- * lanes ahead; v12 to v15: the next elements, widened as the last lane sets v0 to v7 free (at first v14 and v15: the
- * bias). x8 to x15: windows; x16: where the next elements are; x17: the other half of the weights. */
-#define EK_PAIR(a, b, u, r, i) \
-    "smlal %[s" #a "].4s, v" #u ".4h, v" #r ".h[" #i "]\n\tsmlal2 %[s" #b "].4s, v" #u ".8h, v" #r ".h[" #i "]\n\t"
+ * lanes ahead; v12 to v15: the next elements, widened as the last lane sets v0 to v7 free, four at once, for what is due
+ * before a product that was begun earlier waits for it (at first v14 and v15: the bias). x8 to x15: windows; x16: where
+ * the next elements are; x17: the other half of the weights. */
+#define EK_PAIR_(a, b, u, r, i, e0, e1)                                    \
+    "smlal %[s" #a "].4s, v" #u ".4h, v" #r ".h[" #i "]\n\t" e0            \
+    "smlal2 %[s" #b "].4s, v" #u ".8h, v" #r ".h[" #i "]\n\t" e1
+#define EK_PAIR(a, b, u, r, i) EK_PAIR_(a, b, u, r, i, "", "")
 #define EK_LANE(u, i, e0, e1, e2, e3, e4, e5, e6, e7)                                                         \
     EK_PAIR(0, 1, u, 0, i) e0 EK_PAIR(2, 3, u, 1, i) e1 EK_PAIR(4, 5, u, 2, i) e2 EK_PAIR(6, 7, u, 3, i) e3   \
     EK_PAIR(8, 9, u, 4, i) e4 EK_PAIR(10, 11, u, 5, i) e5 EK_PAIR(12, 13, u, 6, i) e6 EK_PAIR(14, 15, u, 7, i) e7
@@ -48,9 +51,11 @@ EK_KERNEL void ek_gemm_s8_run_neon(int32x4_t s[][2], const int8_t *x, ptrdiff_t 
                 "add x16, x16, x4\n\t", "", "")
         EK_LANE(9, 5, "", EK_L(8, %[w], EK_0), "", EK_X(12, 8), "", EK_X(13, 9), "", "")
         EK_LANE(10, 6, "", EK_L(9, %[w], EK_16), "", EK_X(14, 10), "", EK_X(15, 11), "", "")
-        EK_LANE(11, 7, EK_WIDEN(0, 12) EK_X(12, 12), EK_WIDEN(1, 13) EK_X(13, 13), EK_WIDEN(2, 14) EK_X(14, 14),
-                EK_WIDEN(3, 15) EK_X(15, 15), EK_WIDEN(4, 12) EK_L(10, %[w], EK_32), EK_WIDEN(5, 13), EK_WIDEN(6, 14),
-                EK_WIDEN(7, 15))
+        EK_PAIR(0, 1, 11, 0, 7) EK_PAIR(2, 3, 11, 1, 7) EK_PAIR(4, 5, 11, 2, 7) EK_PAIR(6, 7, 11, 3, 7)
+        EK_WIDEN(0, 12) EK_WIDEN(1, 13) EK_WIDEN(2, 14) EK_WIDEN(3, 15)
+        EK_PAIR_(8, 9, 11, 4, 7, EK_X(12, 12), EK_X(13, 13)) EK_PAIR_(10, 11, 11, 5, 7, EK_X(14, 14), EK_X(15, 15))
+        EK_PAIR(12, 13, 11, 6, 7) EK_L(10, %[w], EK_32) EK_PAIR(14, 15, 11, 7, 7)
+        EK_WIDEN(4, 12) EK_WIDEN(5, 13) EK_WIDEN(6, 14) EK_WIDEN(7, 15)
         "b.ne 1b\n\t"
         : [s0] "=&w"(s[0][0]), [s1] "=&w"(s[0][1]), [s2] "=&w"(s[1][0]), [s3] "=&w"(s[1][1]), [s4] "=&w"(s[2][0]),
           [s5] "=&w"(s[2][1]), [s6] "=&w"(s[3][0]), [s7] "=&w"(s[3][1]), [s8] "=&w"(s[4][0]), [s9] "=&w"(s[4][1]),
@@ -100,7 +105,7 @@ EK_KERNEL void ek_gemm_s8_lanes_tile_neon(const int8_t *const *taps, ptrdiff_t a
             vst1_s8(y, vget_low_s8(v[r / 2])), vst1_s8(y + y_step, vget_high_s8(v[r / 2]));
     } else {
         EK_NO_UNROLL for (int r = 0; r < mr; r += 2)
-            ek_gemm_s8_store_neon(sum + r, q, y + r * p->y_step, channels, p, 2, 0);
+            ek_gemm_s8_store_neon(ek_gemm_s8_bytes_neon(sum + r, q, p, 0), y + r * p->y_step, p->y_step, channels);
     }
 }
 

@@ -24,26 +24,21 @@ typedef struct {
     int8_t w[EK_NEON_NR];
 } ek_gemm_s8_rest_t;
 
-/* Sums to results of mr windows. */
-EK_KERNEL void ek_gemm_s8_store_neon(int32x4_t sum[][2], const int32_t *q, int8_t *y, int channels,
-                                     const ek_gemm_s8_t *p, const int mr, const int saturate) {
+/* Sums to results of two windows. */
+EK_KERNEL int8x16_t ek_gemm_s8_bytes_neon(int32x4_t sum[][2], const int32_t *q, const ek_gemm_s8_t *p,
+                                          const int saturate) {
     const int32_t *q4 = EK_APART(q + 4);
     const int16x8_t first = ek_half_neon(sum[0][0], sum[0][1], q + 8, q4 + 8, saturate);
-    if (saturate && mr > 1 && channels == EK_NEON_NR) {
-        const int16x8_t second = ek_half_neon(sum[1][0], sum[1][1], q + 8, q4 + 8, saturate);
-        vst1_s8(y, ek_eight_neon(first)), vst1_s8(y + p->y_step, ek_eight_neon(second));
-        return;
-    }
-    int8x16_t v = ek_bytes_neon(first, mr > 1 ? ek_half_neon(sum[1][0], sum[1][1], q + 8, q4 + 8, saturate) : first);
-    if (!saturate) v = vminq_s8(vmaxq_s8(v, vdupq_n_s8((int8_t)p->low)), vdupq_n_s8((int8_t)p->high));
+    const int8x16_t v = ek_bytes_neon(first, ek_half_neon(sum[1][0], sum[1][1], q + 8, q4 + 8, saturate));
+    return saturate ? v : vminq_s8(vmaxq_s8(v, vdupq_n_s8((int8_t)p->low)), vdupq_n_s8((int8_t)p->high));
+}
+EK_KERNEL void ek_gemm_s8_store_neon(int8x16_t v, int8_t *y, ptrdiff_t y_step, int channels) {
     if (channels == EK_NEON_NR) {
-        vst1_s8(y, vget_low_s8(v));
-        if (mr > 1) vst1_s8(y + p->y_step, vget_high_s8(v));
+        vst1_s8(y, vget_low_s8(v)), vst1_s8(y + y_step, vget_high_s8(v));
     } else {
         int8_t part[16];
         vst1q_s8(part, v);
-        memcpy(y, part, (size_t)channels);
-        if (mr > 1) memcpy(y + p->y_step, part + 8, (size_t)channels);
+        memcpy(y, part, (size_t)channels), memcpy(y + y_step, part + 8, (size_t)channels);
     }
 }
 
@@ -80,40 +75,25 @@ typedef struct {
     const int8_t *w_four, *w_two, *w_one;
     const ek_gemm_s8_rest_t *rest;
     int fours, twos, ones, rests;
-    int plain; /* results as they saturate */
 } ek_gemm_s8_panel_neon_t;
 
-EK_KERNEL ek_gemm_s8_panel_neon_t ek_gemm_s8_panel_neon(const unsigned char *panel, const ek_gemm_s8_t *p) {
+EK_KERNEL ek_gemm_s8_panel_neon_t ek_gemm_s8_panel_neon(const unsigned char *panel) {
     const int32_t *q = (const void *)panel, *count = q + 4 * EK_NEON_NR;
     ek_gemm_s8_panel_neon_t a = {.q = q, .fours = count[0], .twos = count[1], .ones = count[2], .rests = count[3]};
     a.four = (const void *)(count + 4), a.two = a.four + 2 * a.fours + 2, a.one = a.two + a.twos + 1;
     a.w_four = (const int8_t *)(a.one + a.ones), a.w_two = a.w_four + 256 * a.fours, a.w_one = a.w_two + 128 * a.twos;
     a.rest = (const void *)(a.w_one + 64 * a.ones + 128);
-    a.plain = p->low == -128 && p->high == 127 && p->y_zero == -128;
     return a;
 }
 
-/* The sums of the lanes of each channel, and of `more` [window][8], `next` behind each other: the bias. */
-EK_KERNEL void ek_gemm_s8_across_neon(int32x4_t sum[][2], int32x4_t s[2][8], const int32_t *more, ptrdiff_t next,
-                                      const int mr) {
-    EK_UNROLL for (int r = 0; r < mr; r++) {
-        const int32x4_t *c = s[r];
-        const int32_t *low = more + r * next, *high = EK_APART(low + 4);
-        sum[r][0] = vaddq_s32(vpaddq_s32(vpaddq_s32(c[0], c[1]), vpaddq_s32(c[2], c[3])), vld1q_s32(low));
-        sum[r][1] = vaddq_s32(vpaddq_s32(vpaddq_s32(c[4], c[5]), vpaddq_s32(c[6], c[7])), vld1q_s32(high));
-    }
+/* The sums of the lanes of each channel of a window, and of `more` [8]: the bias. */
+EK_KERNEL void ek_gemm_s8_across_neon(int32x4_t sum[2], const int32x4_t c[8], const int32_t *more) {
+    const int32_t *more4 = EK_APART(more + 4);
+    sum[0] = vaddq_s32(vpaddq_s32(vpaddq_s32(c[0], c[1]), vpaddq_s32(c[2], c[3])), vld1q_s32(more));
+    sum[1] = vaddq_s32(vpaddq_s32(vpaddq_s32(c[4], c[5]), vpaddq_s32(c[6], c[7])), vld1q_s32(more4));
 }
 
-/* The sums of fours and twos of mr windows; zeros where there are none. */
-EK_KERNEL void ek_gemm_s8_wide_neon(int32x4_t s[2][8], const ek_gemm_s8_panel_neon_t *a, const int8_t *const *taps,
-                                    ptrdiff_t at, ptrdiff_t step, const int mr) {
-    EK_UNROLL for (int r = 0; r < mr; r++)
-        EK_UNROLL for (int c = 0; c < 8; c++) s[r][c] = vdupq_n_s32(0);
-    ek_gemm_s8_pieces_neon(s, a->w_four, a->four, a->fours, taps, at, step, 2, mr);
-    ek_gemm_s8_pieces_neon(s, a->w_two, a->two, a->twos, taps, at, step, 1, mr);
-}
-
-/* The ones. */
+/* The ones of mr windows. */
 EK_KERNEL void ek_gemm_s8_ones_neon(int32x4_t s[2][8], const ek_gemm_s8_panel_neon_t *a, const int8_t *const *taps,
                                     ptrdiff_t at, ptrdiff_t step, const int mr) {
     const int8_t *w = a->w_one;
@@ -128,22 +108,25 @@ EK_KERNEL void ek_gemm_s8_ones_neon(int32x4_t s[2][8], const ek_gemm_s8_panel_ne
     }
 }
 
-EK_KERNEL void ek_gemm_s8_tile_neon(const int8_t *const *taps, ptrdiff_t at, const ek_gemm_s8_panel_neon_t *a,
-                                    int8_t *y, int channels, const ek_gemm_s8_t *p, ptrdiff_t step, const int mr) {
-    const int32_t *q = a->q;
+/* One window: any panel, any finish. */
+EK_SHARED void ek_gemm_s8_one_neon(const int8_t *const *taps, ptrdiff_t at, const ek_gemm_s8_panel_neon_t *a,
+                                   int8_t *y, int channels, const ek_gemm_s8_t *p) {
     int32x4_t s[2][8], sum[2][2];
-    ek_gemm_s8_wide_neon(s, a, taps, at, step, mr);
-    ek_gemm_s8_ones_neon(s, a, taps, at, step, mr);
-    ek_gemm_s8_across_neon(sum, s, q, 0, mr);
-    ek_gemm_s8_rests_neon(sum, a->rest, a->rests, taps, at, step, mr);
+    EK_UNROLL for (int c = 0; c < 8; c++) s[0][c] = vdupq_n_s32(0);
+    ek_gemm_s8_pieces_neon(s, a->w_four, a->four, a->fours, taps, at, 0, 2, 1);
+    ek_gemm_s8_pieces_neon(s, a->w_two, a->two, a->twos, taps, at, 0, 1, 1);
+    ek_gemm_s8_ones_neon(s, a, taps, at, 0, 1);
+    ek_gemm_s8_across_neon(sum[0], s[0], a->q);
+    ek_gemm_s8_rests_neon(sum, a->rest, a->rests, taps, at, 0, 1);
     if (p->finish == EK_GEMM_FAST) {
-        ek_gemm_s8_store_neon(sum, q, y, channels, p, mr, 0);
+        sum[1][0] = sum[0][0], sum[1][1] = sum[0][1];
+        ek_gemm_s8_store_neon(ek_gemm_s8_bytes_neon(sum, a->q, p, 0), y, 0, channels);
         return;
     }
-    int32_t sums[2 * EK_NEON_NR];
-    EK_UNROLL for (int r = 0; r < 2 * mr; r++) vst1q_s32(sums + 4 * r, sum[r / 2][r % 2]);
-    if (p->finish == EK_GEMM_LAW) ek_gemm_s8_law_neon(sums, mr, q, y, channels, p);
-    else ek_gemm_s8_finish(sums, mr, (const unsigned char *)q, y, channels, p);
+    int32_t sums[EK_NEON_NR];
+    vst1q_s32(sums, sum[0][0]), vst1q_s32(sums + 4, sum[0][1]);
+    if (p->finish == EK_GEMM_LAW) ek_gemm_s8_law_neon(sums, 1, a->q, y, channels, p);
+    else ek_gemm_s8_finish(sums, 1, (const unsigned char *)a->q, y, channels, p);
 }
 
 /* The rests of two windows, and the bias. */
@@ -155,70 +138,73 @@ EK_KERNEL void ek_gemm_s8_lifted_neon(int32_t more[2 * EK_NEON_NR], const ek_gem
     EK_UNROLL for (int i = 0; i < 4; i++) vst1q_s32(more + 4 * i, sum[i / 2][i % 2]);
 }
 
-/* Windows in pairs, all channels, FAST, and a two to begin with: the first piece of a pair beside the results of the
- * pair before it, which wait for each other. beside: see EK_TWO_BESIDE. single: a two alone. saturate: results as they
- * saturate. */
+/* Windows in pairs, FAST, with a two to begin with: the first piece of a pair beside the results of the pair before it,
+ * which wait for each other. beside: see EK_TWO_BESIDE. saturate: all channels, and results as they saturate. */
 EK_KERNEL void ek_gemm_s8_pairs_neon(const int8_t *const *taps, ptrdiff_t at, const ek_gemm_s8_panel_neon_t *a,
-                                     int8_t *y, const ek_gemm_s8_t *p, int pairs, const int beside, const int single,
+                                     int8_t *y, int channels, const ek_gemm_s8_t *p, int pairs, const int beside,
                                      const int saturate) {
     const ptrdiff_t step = p->step, y_step = p->y_step;
     const int8_t *x = ek_gemm_s8_piece_neon(taps, at, a->two);
     const int32_t *more = a->q;
     const int twos = a->twos - 1, next = a->rests ? EK_NEON_NR : 0;
+    const int deep = twos + a->fours + a->ones + a->rests; /* than one piece */
     int32_t lifted[2 * EK_NEON_NR];
     int32x4_t s[2][8], sum[2][2];
     ek_gemm_s8_first_neon(s, a->w_two, x, step, beside);
     EK_NO_UNROLL for (; pairs > 0; pairs--, at += 2 * step, y += 2 * y_step) {
-        if (!single) {
+        if (deep) {
             if (a->rests) ek_gemm_s8_lifted_neon(lifted, a, taps, at, step), more = lifted;
             if (!beside && a->fours) ek_gemm_s8_fours_neon(s, a->w_four, a->four, a->fours, taps, at, step);
             if (!beside && twos) ek_gemm_s8_twos_neon(s, a->w_two + 128, a->two + 1, twos, taps, at, step);
             if (beside && twos) ek_gemm_s8_twos_beside_neon(s, a->w_two + 128, a->two + 1, twos, taps, at, step);
             ek_gemm_s8_ones_neon(s, a, taps, at, step, 2);
         }
-        ek_gemm_s8_across_neon(sum, s, more, single ? 0 : next, 2);
+        ek_gemm_s8_across_neon(sum[0], s[0], more), ek_gemm_s8_across_neon(sum[1], s[1], more + next);
         x += pairs > 1 ? 2 * step : 0;
-        ek_gemm_s8_store_neon(sum, a->q, y, EK_NEON_NR, p, 2, saturate);
+        const int8x16_t v = ek_gemm_s8_bytes_neon(sum, a->q, p, saturate);
+        const int late = beside && !saturate; /* what follows a branch is not beside */
+        if (!late) ek_gemm_s8_store_neon(v, y, y_step, saturate ? EK_NEON_NR : channels);
         ek_gemm_s8_first_neon(s, a->w_two, x, step, beside);
+        if (late) ek_gemm_s8_store_neon(v, y, y_step, channels);
     }
 }
 
 /* The same where all is one one. */
 EK_KERNEL void ek_gemm_s8_short_neon(const int8_t *const *taps, ptrdiff_t at, const ek_gemm_s8_panel_neon_t *a,
-                                     int8_t *y, const ek_gemm_s8_t *p, ptrdiff_t step) {
+                                     int8_t *y, int channels, const ek_gemm_s8_t *p, int pairs, const int saturate) {
+    const ptrdiff_t step = p->step, y_step = p->y_step;
     const int8_t *x = ek_gemm_s8_piece_neon(taps, at, a->one);
-    const int8x8_t v[2] = {vld1_s8(x), vld1_s8(x + step)};
-    int32x4_t s[2][8], sum[2][2];
-    EK_UNROLL for (int c = 0; c < 8; c++) {
-        const int8x8_t u = vld1_s8(a->w_one + 8 * c);
-        EK_UNROLL for (int r = 0; r < 2; r++) s[r][c] = vpaddlq_s16(vmull_s8(u, v[r]));
+    EK_NO_UNROLL for (; pairs > 0; pairs--, x += 2 * step, y += 2 * y_step) {
+        const int8x8_t v[2] = {vld1_s8(x), vld1_s8(x + step)};
+        int32x4_t s[2][8], sum[2][2];
+        EK_UNROLL for (int c = 0; c < 8; c++) {
+            const int8x8_t u = vld1_s8(a->w_one + 8 * c);
+            EK_UNROLL for (int r = 0; r < 2; r++) s[r][c] = vpaddlq_s16(vmull_s8(u, v[r]));
+        }
+        ek_gemm_s8_across_neon(sum[0], s[0], a->q), ek_gemm_s8_across_neon(sum[1], s[1], a->q);
+        ek_gemm_s8_store_neon(ek_gemm_s8_bytes_neon(sum, a->q, p, saturate), y, y_step, channels);
     }
-    ek_gemm_s8_across_neon(sum, s, a->q, 0, 2);
-    ek_gemm_s8_store_neon(sum, a->q, y, EK_NEON_NR, p, 2, 1);
 }
 
-/* The tile over a row; the last one overlaps the one before it. */
+/* The tile over a row. */
 EK_KERNEL void ek_gemm_s8_row_neon(const int8_t *const *taps, ptrdiff_t at, const unsigned char *panel, int8_t *y,
                                    int channels, const ek_gemm_s8_t *p, int windows, const int mr,
                                    const int beside) {
-    const ek_gemm_s8_panel_neon_t a = ek_gemm_s8_panel_neon(panel, p);
-    const ptrdiff_t step = p->step, y_step = p->y_step;
-    const int easy = mr == 2 && channels == EK_NEON_NR && p->finish == EK_GEMM_FAST;
-    const int single = a.twos == 1 && !a.fours && !a.ones && !a.rests;
-    int left = windows;
-    if (easy && a.twos) {
-        if (single && a.plain) ek_gemm_s8_pairs_neon(taps, at, &a, y, p, windows / 2, beside, 1, 1);
-        else if (a.plain) ek_gemm_s8_pairs_neon(taps, at, &a, y, p, windows / 2, beside, 0, 1);
-        else ek_gemm_s8_pairs_neon(taps, at, &a, y, p, windows / 2, beside, 0, 0);
-        left = windows % 2, at += (windows - left) * step, y += (windows - left) * y_step;
-    } else if (easy && a.plain && a.ones == 1 && !a.rests) {
-        EK_NO_UNROLL for (; left >= 2; left -= 2, at += 2 * step, y += 2 * y_step)
-            ek_gemm_s8_short_neon(taps, at, &a, y, p, step);
+    const ek_gemm_s8_panel_neon_t a = ek_gemm_s8_panel_neon(panel);
+    const int saturate = channels == EK_NEON_NR && p->low == -128 && p->high == 127 && p->y_zero == -128;
+    int done = 0;
+    if (mr == 2 && p->finish == EK_GEMM_FAST) {
+        if (a.twos) {
+            if (saturate) ek_gemm_s8_pairs_neon(taps, at, &a, y, channels, p, windows / 2, beside, 1);
+            else ek_gemm_s8_pairs_neon(taps, at, &a, y, channels, p, windows / 2, beside, 0);
+            done = windows & ~1;
+        } else if (saturate && a.ones == 1 && !a.rests) {
+            ek_gemm_s8_short_neon(taps, at, &a, y, EK_NEON_NR, p, windows / 2, 1);
+            done = windows & ~1;
+        }
     }
-    EK_NO_UNROLL for (; left > 0; left -= mr, at += mr * step, y += mr * y_step) {
-        const ptrdiff_t back = EK_MAX(mr - left, 0);
-        ek_gemm_s8_tile_neon(taps, at - back * step, &a, y - back * y_step, channels, p, step, mr);
-    }
+    for (; done < windows; done++)
+        ek_gemm_s8_one_neon(taps, at + done * p->step, &a, y + (ptrdiff_t)done * p->y_step, channels, p);
 }
 
 #define EK_GEMM_S8_NEON(NAME, ROW, MR, BESIDE)                                                                         \

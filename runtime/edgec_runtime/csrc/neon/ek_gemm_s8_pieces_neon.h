@@ -73,9 +73,9 @@ EK_KERNEL void ek_gemm_s8_pieces_neon(int32x4_t s[2][8], const int8_t *w, const 
         "x4", "x5", "x6", "x7", "x10", "x11", "x12", "x13", "cc", "memory"
 
 /* Where the next two pieces are, in three steps that wait for each other. */
-#define EK_POINTS_1 "ldp x12, x13, [%[piece]], #16\n\t"
+#define EK_POINTS_1 "ldp x12, x13, [%[piece]]\n\t"
 #define EK_POINTS_2 "ldr x10, [%[taps], w12, uxtw]\n\tldr x11, [%[taps], w13, uxtw]\n\t"
-#define EK_POINTS_3 "add x10, x10, x12, asr #32\n\tadd x11, x11, x13, asr #32\n\t"
+#define EK_POINTS_3 "add x10, x10, x12, asr #32\n\tadd x11, x11, x13, asr #32\n\tadd %[piece], %[piece], #16\n\t"
 #define EK_POINT_1 "ldr x12, [%[piece]], #8\n\t"
 #define EK_POINT_2 "ldr x10, [%[taps], w12, uxtw]\n\t"
 #define EK_POINT_3 "add x10, x10, x12, asr #32\n\t"

@@ -12,13 +12,15 @@
 #define EK_UNZIP_NEON /* UZP2 has two pipes where SHRN has one; on older cores it takes three times as long as SHRN */
 #endif
 
-/* The upper halves. */
+/* The upper halves. Compilers are kept from making UZP2, or a look-up of two narrowings, of what they see through. */
 EK_KERNEL int16x8_t ek_upper_neon(int32x4_t a, int32x4_t b) {
 #ifdef EK_UNZIP_NEON
     return vuzp2q_s16(vreinterpretq_s16_s32(a), vreinterpretq_s16_s32(b));
 #else
-    int16x8_t r = vshrn_high_n_s32(vshrn_n_s32(a, 16), b, 16);
-    __asm__("" : "+w"(r)); /* else compilers make a look-up of two narrowings */
+    int16x4_t low = vshrn_n_s32(a, 16);
+    __asm__("" : "+w"(low));
+    int16x8_t r = vshrn_high_n_s32(low, b, 16);
+    __asm__("" : "+w"(r));
     return r;
 #endif
 }
@@ -42,15 +44,14 @@ EK_KERNEL int16x8_t ek_half_neon(int32x4_t a, int32x4_t b, const int32_t *table,
     return ek_upper_neon(c, d);
 }
 
-/* Eight of them to int8. */
-EK_KERNEL int8x8_t ek_eight_neon(int16x8_t a) { return vshrn_n_s16(a, 8); }
-
 /* Two times eight of them to int8. */
 EK_KERNEL int8x16_t ek_bytes_neon(int16x8_t a, int16x8_t b) {
 #ifdef EK_UNZIP_NEON
     return vuzp2q_s8(vreinterpretq_s8_s16(a), vreinterpretq_s8_s16(b));
 #else
-    return vshrn_high_n_s16(vshrn_n_s16(a, 8), b, 8);
+    int8x8_t low = vshrn_n_s16(a, 8);
+    __asm__("" : "+w"(low));
+    return vshrn_high_n_s16(low, b, 8);
 #endif
 }
 
