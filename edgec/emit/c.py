@@ -257,6 +257,8 @@ class Writer:
                 return self._struct(x)
             case list() | tuple():
                 return "{" + ", ".join(self._operand(v) for v in x) + "}"
+        if isinstance(x, str) and x in kernel_headers():
+            self.calls.add(x)
         return _literal(x)
 
     def _struct(self, x: Struct) -> str:

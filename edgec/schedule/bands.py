@@ -6,37 +6,30 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from edgec.ir import PART, PARTS, Graph, KernelCall, Pointer, Scratch, Struct, Table, Value
-from edgec.ir.kernel import Operand
+from edgec.ir import PART, PARTS, Graph, KernelCall, Scratch, Struct, Value
+from edgec.schedule.band_layers import Layer, depthwise, pointwise
 from edgec.schedule.cores import Core
 from edgec.schedule.fuse import Step
-from edgec.schedule.liveness import STACK_BYTES, Lifetime, aligned, lifetimes, peak, tensors
+from edgec.schedule.liveness import ALIGNMENT, STACK_BYTES, Lifetime, aligned, lifetimes, peak, tensors
 from edgec.schedule.views import Places
 
-_GEMM, _DEPTHWISE = "ek_gemm_f32_simd", "ek_dwconv2d_f32_simd"
-_ROWS = 8
+_ROWS = 4
 """Results of a band are no more rows, unless dilated taps lie farther apart."""
+
+_WORTH = 0.95
+"""Of the bytes that live at most, what is left at most where tensors that the cache keeps are computed in bands."""
+
+_SLACK = ALIGNMENT
+"""Bytes behind a depthwise result that its reader may touch."""
 
 
 @dataclass(frozen=True)
-class _Part:
-    """A scheduled call of one of the kernels. p: its struct. names: of its tiles."""
+class _Way:
+    """Steps that can be one, the values that are then no longer whole, and the call that does all."""
 
+    steps: Sequence[Step]
+    between: Sequence[Value]
     call: KernelCall
-    p: Struct
-    x: Pointer
-    y: Pointer
-    added: Pointer | None
-    constants: tuple[Operand, Operand, Operand]
-    names: tuple[Operand, ...]
-
-    def fields(self, prefix: str) -> dict[str, object]:
-        """What a struct of C has of it: before each name its place."""
-        w, bias, slope = self.constants
-        names = dict(zip(("tile", "tail"), self.names, strict=False))
-        struct = {f"p.{name}": value for name, value in self.p.fields.items()}
-        own = {**struct, "p.touch": 0, "w": w, "bias": bias, "slope": slope, **names}
-        return {prefix + name: value for name, value in own.items()}
 
 
 def in_bands(graph: Graph, steps: Sequence[Step], core: Core, where: Places) -> list[Step]:
@@ -61,51 +54,85 @@ class _Bands:
             self.writer[y] = step
             for v in dict.fromkeys(reads):
                 self.readers.setdefault(v, []).append(step)
-        for step in steps:
-            part = _part(step, _DEPTHWISE)
-            if part is not None:
-                self._join(step, part)
+        deep = [(s, layer) for s in steps if len(s.calls) == 1 and (layer := depthwise(s.calls[0])) is not None]
+        for step, layer in deep:
+            self._for_the_cache(step, layer)
+        while any(self._for_the_arena(step, layer) for step, layer in deep):
+            pass
 
-    def _join(self, step: Step, dw: _Part) -> None:
+    def _for_the_cache(self, step: Step, deep: Layer) -> None:
         """Join a depthwise convolution with those around it, as many as pay."""
-        before = self._pointwise(self.writer.get(dw.x.value), dw.x.value)
-        readers = self.readers.get(dw.y.value, [])
-        after = self._pointwise(readers[0], dw.y.value) if len(readers) == 1 and dw.added is None else None
-        if before is not None and before[1].added is not None:
-            before = None
-        for first, last in ((before, after), (None, after), (before, None)):
-            parts = [x for x in (first, (step, dw), last) if x is not None]
-            between = sum(part.y.value.type.nbytes for _, part in parts[:-1])
-            weights = sum(c.array.nbytes for _, part in parts for c in part.constants if isinstance(c, Table))
-            call = _call(first and first[1], dw, last and last[1], self.core)
-            scratch = sum(x.nbytes for x in call.operands if isinstance(x, Scratch))
-            if between > self.core.l2 // 2 and weights + scratch <= self.core.l2 // 2:
-                joined = self._joined([s for s, _ in parts], call)
+        for way in self._ways(step, deep):
+            if sum(v.type.nbytes for v in way.between) > self.core.l2 // 2:
+                joined = self._joined(way)
                 if self._peak(joined) <= self._peak(self.result):
                     self.result = joined
                     return
 
-    def _pointwise(self, step: Step | None, between: Value) -> tuple[Step, _Part] | None:
+    def _for_the_arena(self, step: Step, deep: Layer) -> bool:
+        """Join them where the second cache does not keep all that lives, and clearly fewer bytes do then; whether it
+        did."""
+        now, at = self._peak(self.result), self._highest()
+        if now <= self.core.l2 // 2:
+            return False
+        for way in self._ways(step, deep):
+            if any(s in way.steps for s in at):
+                joined = self._joined(way)
+                if self._peak(joined) < now * _WORTH:
+                    self.result = joined
+                    return True
+        return False
+
+    def _ways(self, step: Step, deep: Layer) -> Iterator[_Way]:
+        """To join a depthwise convolution with those around it, the most first, where the second cache keeps
+        bands and weights."""
+        if step not in self.result:
+            return
+        before = self._pointwise(self.writer.get(deep.x.value), deep.x.value)
+        readers = self.readers.get(deep.y.value, [])
+        after = self._pointwise(readers[0], deep.y.value) if len(readers) == 1 and deep.added is None else None
+        if before is not None and before[1].added is not None:
+            before = None
+        for first, last in ((before, after), (None, after), (before, None)):
+            parts = [x for x in (first, (step, deep), last) if x is not None]
+            if len(parts) > 1:
+                call = _call(first and first[1], deep, last and last[1], self.core)
+                bytes_ = sum(layer.weights for _, layer in parts)
+                bytes_ += sum(x.nbytes for x in call.operands if isinstance(x, Scratch))
+                if bytes_ <= self.core.l2 // 2:
+                    yield _Way([s for s, _ in parts], [layer.y.value for _, layer in parts[:-1]], call)
+
+    def _pointwise(self, step: Step | None, between: Value) -> tuple[Step, Layer] | None:
         """A step that is still one 1x1 convolution, where nothing else has to do with the value between."""
-        part = _part(step, _GEMM) if step is not None and step in self.result else None
-        if step is None or part is None or between in self.border or len(self.readers[between]) != 1:
+        if step is None or step not in self.result or len(step.calls) != 1:
+            return None
+        if between in self.border or len(self.readers[between]) != 1:
             return None
         if [v for v, place in self.where.items() if place.root is self.where[between].root] != [between]:
             return None
-        if part.added is not None and part.added.value is between:
+        layer = pointwise(step.calls[0], between.type.shape[2])
+        if layer is None or (layer.added is not None and layer.added.value is between):
             return None
-        flat = all(part.p.number(name) == 1 for name in ("kh", "kw", "sh", "sw", "n", "ih", "oh"))
-        return (step, part) if flat and part.p.number("group_ic") == part.p.number("ic") else None
+        return step, layer
 
-    def _joined(self, old: Sequence[Step], call: KernelCall) -> list[Step]:
-        ops = tuple(sorted(i for s in old for i in s.ops))
-        kept = [s for s in self.result if s not in old]
-        return sorted([*kept, Step(ops, (call,), old[-1].at)], key=lambda s: s.at)
+    def _joined(self, way: _Way) -> list[Step]:
+        ops = tuple(sorted(i for s in way.steps for i in s.ops))
+        kept = [s for s in self.result if s not in way.steps]
+        return sorted([*kept, Step(ops, (way.call,), way.steps[-1].at)], key=lambda s: s.at)
 
     def _peak(self, steps: Sequence[Step]) -> int:
         """Bytes that live at most, scratch too."""
+        return peak(self._lives(steps))
+
+    def _highest(self) -> list[Step]:
+        """The steps at which most bytes live."""
+        lives = self._lives(self.result)
+        most = peak(lives)
+        return [s for i, s in enumerate(self.result) if peak([b for b in lives if b.first <= i <= b.last]) == most]
+
+    def _lives(self, steps: Sequence[Step]) -> list[Lifetime]:
         lives = lifetimes((tensors(s.calls) for s in steps), self.where, self.border)
-        return peak([*lives, *_scratches(steps, self.core.threads)])
+        return [*lives, *_scratches(steps, self.core.threads)]
 
 
 def _scratches(steps: Sequence[Step], threads: int) -> Iterator[Lifetime]:
@@ -114,44 +141,34 @@ def _scratches(steps: Sequence[Step], threads: int) -> Iterator[Lifetime]:
             yield Lifetime("", x.nbytes * threads if x.nbytes > STACK_BYTES else 0, i, i)
 
 
-def _part(step: Step, kernel: str) -> _Part | None:
-    """The one call of a step, where it is of this kernel and reads and writes whole tensors."""
-    if len(step.calls) != 1 or step.calls[0].kernel != kernel:
-        return None
-    x, w, bias, slope, added, y, _, p, *rest = step.calls[0].operands
-    if not (isinstance(x, Pointer) and isinstance(y, Pointer) and isinstance(p, Struct)) or x.offset or y.offset:
-        return None
-    if p.number("yx") != y.value.type.shape[-1]:
-        return None
-    other = added if isinstance(added, Pointer) else None
-    return _Part(step.calls[0], p, x, y, other, (w, bias, slope), tuple(rest[:-2]))
-
-
-def _call(before: _Part | None, dw: _Part, after: _Part | None, core: Core) -> KernelCall:
+def _call(before: Layer | None, deep: Layer, after: Layer | None, core: Core) -> KernelCall:
     """The call that does all."""
-    number = dw.p.number
-    wide, narrow = number("iw") * number("c"), number("ow") * number("c")
+    names = ("n", "ih", "iw", "oh", "ow", "kh", "sh", "dh", "pt")
+    shape = {name: deep.p.number(name) for name in names}
+    wide, narrow = (_row(v) for v in (deep.x.value, deep.y.value))
 
-    def floats(rows: int) -> tuple[int, int]:
-        """Kept rows and depthwise results of bands of so many rows."""
-        high = min((rows - 1) * number("sh") + (number("kh") - 1) * number("dh") + 1, number("ih"))
-        kept, between = (high * wide if before else 0), (rows * narrow if after else 0)
-        return aligned(4 * kept) // 4, aligned(4 * between) // 4
+    def room(rows: int) -> tuple[int, int, int]:
+        """Rows that bands of so many rows keep, bytes of these and of the depthwise results."""
+        kept = min((rows - 1) * shape["sh"] + (shape["kh"] - 1) * shape["dh"] + 1, shape["ih"]) if before else 0
+        return kept, aligned(kept * wide), aligned(rows * narrow) + _SLACK if after else 0
 
-    unit = 2 * number("dh")
-    fitting = [r for r in range(unit, max(unit, _ROWS) + 1, unit) if 4 * sum(floats(r)) <= core.l2 // 4]
+    unit = 2 * shape["dh"]
+    fitting = [r for r in range(unit, max(unit, _ROWS) + 1, unit) if sum(room(r)[1:]) <= core.l2 // 4]
     rows = max(fitting, default=unit)
-    kept, between = floats(rows)
-    patches = (x.p.number("tile") * x.p.number("ic") for x in (before, after) if x)
-    nbytes = aligned(4 * (kept + between + max(number("c"), *patches, 0)))
-    around = {
-        name: value
-        for prefix, part in (("before.", before), ("after.", after))
-        if part
-        for name, value in part.fields(prefix).items()
-    }
-    p = Struct("ek_row_bands_f32_t", **around, **dw.fields(""), rows=rows, kept=kept, between=between)
-    last = after or dw
-    return KernelCall(
-        "ek_row_bands_f32_simd", ((before or dw).x, last.added or 0, last.y, Scratch(nbytes), p, PART, PARTS)
-    )
+    high, kept, between = room(rows)
+    ring = high if "ring" in deep.p.fields else 0
+    layers = {"before": before, "depthwise": deep, "after": after}
+    told = {f"{name}_layer": layer.struct for name, layer in layers.items() if layer}
+    functions = {name: layer.function for name, layer in layers.items() if layer}
+    scratch = aligned(kept + between + max(layer.scratch for layer in layers.values() if layer))
+    first, last = before or deep, after or deep
+    p = Struct(
+        "ek_row_bands_t", **shape, x_row=_row(first.x.value), wide_row=wide, y_row=_row(last.y.value),
+        rows=rows, kept=kept, between=between, **functions, **told,
+    )  # fmt: skip
+    return KernelCall("ek_row_bands", (first.x, last.added or 0, last.y, Scratch(scratch), p, PART, PARTS))
+
+
+def _row(v: Value) -> int:
+    """Bytes of a row of images [n, h, w, c]."""
+    return v.type.shape[2] * v.type.shape[3] * v.type.np_dtype.itemsize

@@ -137,9 +137,9 @@ def parameters(c: Windows, q: Requant, t: Tile, walk: Walk, panels: Panels, pitc
     slots, slot_rows, slot_bytes, buffered = _buffers(c, t, walk)
     gather = t.padded(run) * e if t.gathers(c) else 0
     gather_bytes = _ceil(c.ow * gather + GATHERED, LINE) * LINE if gather else 0
-    scratch = _ceil(walk.band * taps + (part.kh if gather else 0), 8) * 64 + _ceil(slots, 16) * 64
     zero_rows = int(any(p.pt > 0 or p.bottom > 0 for p in c.parts()))
-    scratch += (slots + zero_rows if slots else 0) * slot_bytes + walk.band * gather_bytes
+    pointers = walk.band * taps + (part.kh if gather else 0)
+    scratch = _scratch(pointers, slots, zero_rows, slot_bytes) + walk.band * gather_bytes
     return Struct(
         "ek_gemm_s8_t",
         taps=taps, run=t.padded(run), step=gather or c.sw * c.ic * e, y_step=sw * pitch, finish=panels.finish,
@@ -156,6 +156,23 @@ def parameters(c: Windows, q: Requant, t: Tile, walk: Walk, panels: Panels, pitc
     )  # fmt: skip
 
 
+def in_rows(p: Struct, width: int) -> Struct:
+    """What ek_gemm_s8 is told of pixels in rows of another length, at least mr: in a block as many as before, about.
+
+    p: of a 1x1 convolution. How many pixels there are is for the caller to set.
+    """
+    number = p.number
+    band = max(1, number("ow") // width)
+    cols = _ceil(width if band > 1 else min(number("ow"), width), number("mr")) * number("mr")
+    slots = band if number("slots") else 0
+    slot_bytes = _slot((width - 1) * number("ic") + number("run"), number("element"))
+    changed = {
+        "iw": width, "ow": width, "y_row": width * number("y_step"), "band": band, "cols": cols,
+        "slots": slots, "slot_bytes": slot_bytes, "scratch_bytes": _scratch(band, slots, 0, slot_bytes),
+    }  # fmt: skip
+    return Struct(p.ctype, **{**p.fields, **changed})
+
+
 def _buffers(c: Windows, t: Tile, walk: Walk) -> tuple[int, int, int, bool]:
     """Line buffers, image rows to a step of them, bytes of one, and whether all rows need them."""
     parts, gathers = c.parts(), t.gathers(c)
@@ -166,7 +183,17 @@ def _buffers(c: Windows, t: Tile, walk: Walk) -> tuple[int, int, int, bool]:
     slots, slot_rows = (kh, c.dh) if walk.band == 1 else (many, 1)
     columns = max((p.ow - 1) * c.sw + (taps // kh - 1) * c.dw for p in parts)
     reach = columns * c.ic + (c.groups - 1) * c.depth + max(t.padded(run), GATHERED if gathers else 0)
-    return (slots if buffered or padded else 0), slot_rows, _ceil(reach * t.element, LINE) * LINE, buffered
+    return (slots if buffered or padded else 0), slot_rows, _slot(reach, t.element), buffered
+
+
+def _slot(elements: int, size: int) -> int:
+    """Bytes of a line buffer of so many elements of a size."""
+    return _ceil(elements * size, LINE) * LINE
+
+
+def _scratch(pointers: int, slots: int, zero_rows: int, slot_bytes: int) -> int:
+    """Bytes of pointers, of the rows that slots hold, of slots and rows of padding."""
+    return _ceil(pointers, 8) * 64 + _ceil(slots, 16) * 64 + (slots + zero_rows if slots else 0) * slot_bytes
 
 
 def _panels(c: Windows, t: Tile) -> int:

@@ -54,6 +54,17 @@ EK_KERNEL ek_range_t ek_share_of(int row, int rows, int columns, int down, int p
     return range;
 }
 
+/* The part-th of `parts` shares of n elements, in whole units. */
+typedef struct {
+    int from, to;
+} ek_share_t;
+
+EK_KERNEL ek_share_t ek_share(int n, int unit, int part, int parts) {
+    const int64_t units = ((int64_t)n + unit - 1) / unit;
+    const int64_t from = units * part / parts * unit, to = units * (part + 1) / parts * unit;
+    return (ek_share_t){(int)EK_MIN(from, n), (int)EK_MIN(to, n)};
+}
+
 enum { EK_LANES = 16 }; /* channels that a plain kernel accumulates at once, for the compiler to vectorise */
 
 /* The clamp of a fused activation. */

@@ -89,15 +89,4 @@ EK_KERNEL ek_vi ek_vi_multiply_right(ek_vi x, const ek_vmul_t *k) {
     return ek_vi_round_shift(high + (high >> 31), k->right);
 }
 
-/* The part-th of `parts` shares of n elements, in whole lines of 64 bytes. */
-typedef struct {
-    int from, to;
-} ek_share_t;
-
-EK_KERNEL ek_share_t ek_share(int n, int unit, int part, int parts) {
-    const int64_t units = ((int64_t)n + unit - 1) / unit;
-    const int64_t from = units * part / parts * unit, to = units * (part + 1) / parts * unit;
-    return (ek_share_t){(int)EK_MIN(from, n), (int)EK_MIN(to, n)};
-}
-
 #endif
