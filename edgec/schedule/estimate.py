@@ -1,22 +1,23 @@
-"""How many cycles a core takes for an op, by the kernel that is chosen for it there: what was measured, fitted.
+"""How many cycles a core takes for ops, by the kernels that are chosen for them there: what was measured, fitted.
 
 A file beside each core's table has the rates of every kernel that `make cpu-table` measured: cycles of a call, of a
-multiply-accumulate, and of each byte that it writes, reads, and reads of constants. An op is taken for itself: what
-fusion and views save in a network is left out.
+multiply-accumulate, and of each byte that it writes, reads, and reads of constants; and, behind a plus sign, of the
+calls that follow another at once, for each byte of that one's result.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 
 from edgec.errors import UnsupportedError
-from edgec.ir import Array, KernelCall, Op, Struct
+from edgec.ir import Array, Graph, KernelCall, Op, Struct
 from edgec.schedule.cores import TABLES, Core
+from edgec.schedule.steps import asked
 from edgec.schedule.variant import choice, variants
 from edgec.schedule.views import copy_of
 
@@ -26,6 +27,12 @@ Rates = Mapping[str, Array]
 OTHER = "other"
 """In place of a kernel: those of which nothing was measured."""
 
+NOT_IN_C = (UnsupportedError, NotImplementedError)
+"""What an op raises that cannot be written as C."""
+
+THEN = "+"
+"""Before the plain kernel of a call that follows another at once."""
+
 
 def is_known(name: str) -> bool:
     """Whether a core, named as compilers do, was measured."""
@@ -33,9 +40,30 @@ def is_known(name: str) -> bool:
 
 
 def cycles(op: Op, on: Core) -> float:
-    """Of one op, by one thread of a core that was measured. What only names bytes otherwise takes none."""
+    """Of one op alone, by one thread of a core that was measured. What only names bytes otherwise takes none."""
     names = kernels(op, on)
     return float(rate(rates(on.name), names) @ work(op)) if names else 0.0
+
+
+def in_graph(graph: Graph, on: Core) -> dict[Op, float]:
+    """Of each op of a graph, were all of it one segment: with what fusion and views save."""
+    try:
+        made = asked(graph, on)
+    except NOT_IN_C:
+        return {op: cycles(op, on) for op in graph.ops}
+    table, found = rates(on.name), dict.fromkeys(graph.ops, 0.0)
+    for step, here in zip(made.asked, made.cores, strict=True):
+        head, *others = (graph.ops[i] for i in step.ops)
+        left = len(step.calls) / len(head.spec.calls(head))
+        found[head] += left * float(rate(table, chosen_names(step.calls, here)) @ work(head))
+        for op, call in zip(others, step.calls[0].then, strict=True):
+            found[op] += following(table, call.kernel) * head.outputs[0].type.nbytes
+    return found
+
+
+def following(table: Rates, plain: str) -> float:
+    """Cycles that a call takes at once with the one before it, for each byte of that one's result."""
+    return float(table.get(THEN + plain, table[THEN + OTHER])[2])
 
 
 def kernels(op: Op, on: Core) -> tuple[str, ...]:
@@ -47,8 +75,13 @@ def kernels(op: Op, on: Core) -> tuple[str, ...]:
         return (OTHER,)
     if len(calls) == 1 and (copy := copy_of(calls[0])) and copy.nbytes == copy.source.value.type.nbytes:
         return ()
-    chosen = ((call.kernel, choice(call, on)) for call in calls)
-    return tuple(dict.fromkeys(best[0].name if best else plain for plain, best in chosen))
+    return chosen_names(calls, on)
+
+
+def chosen_names(calls: Iterable[KernelCall], on: Core) -> tuple[str, ...]:
+    """The kernels that compute calls on a core."""
+    best = ((call.kernel, choice(call, on)) for call in calls)
+    return tuple(dict.fromkeys(found[0].name if found else plain for plain, found in best))
 
 
 def work(op: Op) -> Array:
@@ -67,7 +100,7 @@ def _calls(op: Op) -> Sequence[KernelCall] | None:
     """None where it cannot be written as C."""
     try:
         return op.spec.calls(op)
-    except (UnsupportedError, NotImplementedError):
+    except NOT_IN_C:
         return None
 
 

@@ -25,17 +25,31 @@ DEFAULT = Rules()
 class Scheduled:
     """places: of all values. ops: by their position in the graph, those that compute something, the same on every core;
     the others are copies of what lies where it should. steps: in the order in which they run. asked: the same with the
-    calls of plain kernels, those that follow others with them."""
+    calls of plain kernels, those that follow others with them. cores: the core as each of those finds it."""
 
     places: Places
     ops: tuple[int, ...]
     steps: tuple[Step, ...]
     asked: tuple[Step, ...]
+    cores: tuple[Core, ...]
 
 
 def schedule(graph: Graph, core: Core, rules: Rules = DEFAULT) -> Scheduled:
     """Choose where values lie, which calls are done at once, for every call what computes it on this core, and whether
     its threads share it."""
+    found = asked(graph, core, rules)
+    steps = [
+        replace(s, calls=tuple(chosen(c, on, rules.choose) for c in s.calls))
+        for s, on in zip(found.asked, found.cores, strict=True)
+    ]
+    if rules.bands:
+        steps = in_bands(graph, steps, core, found.places)
+    shared = (replace(s, shared=_worth_sharing([graph.ops[i] for i in s.ops], core)) for s in steps)
+    return replace(found, steps=tuple(shared))
+
+
+def asked(graph: Graph, core: Core, rules: Rules = DEFAULT) -> Scheduled:
+    """The same as far as it goes without packing anything: its steps are those that are asked for."""
     calls = [op.spec.calls(op) for op in graph.ops]
     where = _places(graph, calls) if rules.views else apart(graph)
     plain = [
@@ -43,16 +57,9 @@ def schedule(graph: Graph, core: Core, rules: Rules = DEFAULT) -> Scheduled:
         for i, some in enumerate(calls)
         if (left := tuple(call for call in some if not is_done(call, where)))
     ]
-    asked = tuple(fuse(graph, plain, core, where, rules.choose) if rules.fusion else plain)
-    cores = _with_room(graph, asked, core, where) if rules.spare else [core] * len(asked)
-    steps = [
-        replace(s, calls=tuple(chosen(c, on, rules.choose) for c in s.calls))
-        for s, on in zip(asked, cores, strict=True)
-    ]
-    if rules.bands:
-        steps = in_bands(graph, steps, core, where)
-    shared = (replace(s, shared=_worth_sharing([graph.ops[i] for i in s.ops], core)) for s in steps)
-    return Scheduled(where, tuple(s.at for s in plain), tuple(shared), asked)
+    steps = tuple(fuse(graph, plain, core, where, rules.choose) if rules.fusion else plain)
+    cores = _with_room(graph, steps, core, where) if rules.spare else [core] * len(steps)
+    return Scheduled(where, tuple(s.at for s in plain), steps, steps, tuple(cores))
 
 
 def _with_room(graph: Graph, steps: Sequence[Step], core: Core, where: Places) -> list[Core]:

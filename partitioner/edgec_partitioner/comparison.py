@@ -138,7 +138,7 @@ def _macs(region: Region) -> int:
 
 def cpu_only(graph: Graph, cpu: CpuCost, outside: Set[Op] = frozenset()) -> Column:
     """Everything on the CPU; outside: as in `column`."""
-    return column(regions(graph, dict.fromkeys(graph.ops, "cpu")), {}, cpu, None, outside)
+    return column(regions(graph, dict.fromkeys(graph.ops, "cpu")), {}, cpu.within(graph), None, outside)
 
 
 def uncounted(graph: Graph, stock: Stock | None) -> Set[Op]:
@@ -156,7 +156,7 @@ def stock_of_graph(graph: Graph, cpu: CpuCost, link: Link, assumed: str) -> Stoc
     edgec does it too; but nobody who holds images channels-last would transpose them. Where the evidence does not say
     whether an op maps, it is taken to: edgec is to gain nothing by our not knowing.
     """
-    outside = borders(graph)
+    outside, cpu = borders(graph), cpu.within(graph)
     unpaid = sum(cpu.op_ms(op) for op in outside if isinstance(op.spec, Transpose))
     answers = {op: Verdict(refusals(op)).answer for op in graph.ops if op not in outside}
 
@@ -172,6 +172,7 @@ def stock_of_graph(graph: Graph, cpu: CpuCost, link: Link, assumed: str) -> Stoc
 def stock_of_file(operators: Sequence[SourceOperator], cpu: CpuCost, link: Link) -> Stock:
     """Of a TFLite file as it is. One of the file's operators counts as one."""
     graph, owner = whole(operators)
+    cpu = cpu.within(graph)
 
     def of(judged: Sequence[SourceOp]) -> Column:
         places: Places = {op: "edgetpu" if judged[i].stock == "mapped" else "cpu" for op, i in owner.items()}

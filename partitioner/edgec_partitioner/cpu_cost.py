@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from edgec_devices.boards import Board
 
-from edgec.ir import Op
+from edgec.ir import Graph, Op
 from edgec.schedule.cores import core
-from edgec.schedule.estimate import cycles, is_known
+from edgec.schedule.estimate import cycles, in_graph, is_known
 
 _SLOWEST, _SLOWEST_IPC = "cortex_a53", 0.72
 """The core whose figures stand for cores that were not measured, and its mean instructions per cycle."""
@@ -16,10 +16,14 @@ _SLOWEST, _SLOWEST_IPC = "cortex_a53", 0.72
 
 @dataclass(frozen=True)
 class CpuCost:
-    """One core of a clock. The default is a Raspberry Pi 4."""
+    """One core of a clock. The default is a Raspberry Pi 4.
+
+    An op's time is found out once: nothing may change the op meanwhile.
+    """
 
     ghz: float = 1.8
     core: str = "cortex_a72"
+    _known: dict[Op, float] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
     def of(cls, board: Board) -> CpuCost:
@@ -30,6 +34,13 @@ class CpuCost:
             return cls(board.clock_ghz, name)
         return cls(board.clock_ghz * board.ipc / _SLOWEST_IPC, _SLOWEST)
 
+    def within(self, graph: Graph) -> CpuCost:
+        """The same for the ops of a graph as they are computed in it: with what fusion and views save."""
+        ms = {op: n / (1e6 * self.ghz) for op, n in in_graph(graph, core(self.core)).items()}
+        return replace(self, _known={**self._known, **ms})
+
     def op_ms(self, op: Op) -> float:
-        """One op. A view costs nothing."""
-        return cycles(op, core(self.core)) / (1e6 * self.ghz)
+        """One op; alone, unless it is of a graph that is known. A view costs nothing."""
+        if op not in self._known:
+            self._known[op] = cycles(op, core(self.core)) / (1e6 * self.ghz)
+        return self._known[op]

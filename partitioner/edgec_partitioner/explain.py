@@ -159,6 +159,7 @@ class Origin:
 
 def explain(parts: Partition, cpu: CpuCost, origin: Origin) -> Report:
     """The report on a partition for a board with this CPU."""
+    cpu = cpu.within(parts.graph)
     graph, segment_of, applied = parts.graph, parts.segment_of, (*origin.rewritten, *parts.applied)
     made_by = rewrites_of(graph.ops, applied)
     rows = tuple(_op_row(i, op, parts, segment_of[op], cpu, made_by) for i, op in enumerate(graph.ops))

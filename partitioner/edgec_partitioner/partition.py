@@ -81,6 +81,7 @@ def partition(graph: Graph, link: str | None, cpu: CpuCost | None = None, wishes
 
 
 def _place(graph: Graph, costs: Costs, wishes: Wishes, applied: tuple[Applied, ...]) -> Partition:
+    costs = replace(costs, cpu=costs.cpu.within(graph))
     judged = verdicts(graph, wishes.refused)
     allowed: dict[Op, Place] = {op: v.place(wishes.optimistic) for op, v in judged.items()}
     cuts = None if wishes.everything else choose(graph, allowed, costs)

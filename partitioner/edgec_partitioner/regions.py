@@ -82,7 +82,6 @@ class Costs:
     link: Link
     cpu: CpuCost
     _works: dict[Op, OpWork] = field(default_factory=dict, compare=False, repr=False)
-    _cpu_ms: dict[Op, float] = field(default_factory=dict, compare=False, repr=False)
 
     def work(self, op: Op) -> OpWork:
         """Of one op."""
@@ -92,9 +91,7 @@ class Costs:
 
     def op_ms(self, op: Op) -> float:
         """Of one op on the CPU."""
-        if op not in self._cpu_ms:
-            self._cpu_ms[op] = self.cpu.op_ms(op)
-        return self._cpu_ms[op]
+        return self.cpu.op_ms(op)
 
     def works(self, parts: Iterable[Region]) -> list[TpuWork]:
         """The work of each Edge TPU region, in order."""
@@ -111,7 +108,7 @@ class Costs:
 
     def cpu_ms(self, part: Region) -> float:
         """The time of a region on the CPU, whatever its place."""
-        return CALL_MS + sum(map(self.op_ms, part.ops))
+        return cpu_ms(part, self.cpu)
 
     def total_ms(self, parts: Sequence[Region]) -> float:
         """All regions, one after the other."""

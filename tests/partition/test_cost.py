@@ -29,9 +29,10 @@ from edgec.ops.binary import Add
 from edgec.ops.conv import Conv2D, DepthwiseConv2D
 from edgec.ops.matmul import FullyConnected
 from edgec.ops.shape import Reshape
+from edgec.ops.unary import Logistic
 from edgec.schedule.cores import core
-from edgec.schedule.estimate import OTHER, cycles, kernels, rate, rates, work
-from edgec.schedule.variant import variants
+from edgec.schedule.estimate import OTHER, THEN, cycles, following, in_graph, kernels, rate, rates, work
+from edgec.schedule.variant import choice, variants
 from tests.tables import cpu_table
 from tests.tables.cost_fit import TIMES, Compiled, TimeFit, compiled, fit_times
 from tests.tables.cost_table import coefficients, sizes
@@ -157,14 +158,30 @@ def test_what_networks_spend_their_time_with_was_measured(name: str) -> None:
 
 def test_an_op_takes_what_the_kernel_takes_that_is_chosen_for_it() -> None:
     op = conv()
-    chosen = {name: kernels(op, core(name)) for name in (*MEASURED, "unheard_of")}
-    assert chosen == {
-        "cortex_a53": ("ek_gemm_s8_neon",), "cortex_a72": ("ek_gemm_s8_neon",), "cortex_a76": ("ek_gemm_s8_dot",),
-        "unheard_of": ("ek_conv2d_s8",),
-    }  # fmt: skip
+    assert [*work(op)[:3]] == [1, op.spec.macs(op), op.output.type.nbytes]
+    assert kernels(op, core("unheard_of")) == ("ek_conv2d_s8",)
     for name in MEASURED:
-        assert [*work(op)[:3]] == [1, op.spec.macs(op), op.output.type.nbytes]
-        assert cycles(op, core(name)) == pytest.approx(rates(name)[chosen[name][0]] @ work(op))
+        best = choice(op.spec.c(op), core(name))
+        assert best is not None
+        assert kernels(op, core(name)) == (best[0].name,)
+        assert cycles(op, core(name)) == pytest.approx(rate(rates(name), [best[0].name]) @ work(op))
+
+
+def test_in_a_graph_what_is_done_at_once_takes_less_and_a_view_nothing() -> None:
+    build = Builder("fused")
+    x = build.input("x", TensorType((1, 16, 16, 8)))
+    y = build.add(Conv2D((1, 1), (0, 0, 0, 0)), [x, build.const(np.ones((32, 1, 1, 8), np.float32), "w")], "y")
+    z = build.add(Logistic(), [y], "z")
+    build.graph.outputs = [build.add(Reshape((1, 256, 32)), [z], "flat")]
+    graph, on = build.graph, core("cortex_a72")
+    dense, sigmoid, flat = graph.ops
+    alone, found = [cycles(op, on) for op in graph.ops], in_graph(graph, on)
+    assert found[dense] == pytest.approx(alone[0])
+    assert 0 < found[sigmoid] == following(rates("cortex_a72"), "ek_logistic_f32") * y.type.nbytes < alone[1]
+    assert found[flat] == alone[2] == 0
+    cpu = CpuCost(1.0, "cortex_a72")
+    assert cpu.within(graph).op_ms(sigmoid) == pytest.approx(found[sigmoid] / 1e6)
+    assert cpu.op_ms(sigmoid) == pytest.approx(alone[1] / 1e6)
 
 
 def test_kernels_that_were_not_measured_take_what_those_take_that_do_the_same() -> None:
@@ -174,17 +191,20 @@ def test_kernels_that_were_not_measured_take_what_those_take_that_do_the_same() 
 
 
 def test_cpu_times_are_fitted_to_what_was_measured() -> None:
-    """Ops that take 100 cycles, 2 for a multiply-accumulate and 3 for a byte that is written; a kernel of no other."""
+    """Ops that take 100 cycles, 2 for a multiply-accumulate and 3 for a byte that is written; 4 and 5 for others that
+    follow at once."""
 
-    def of(kernel: str, size: int, macs: int) -> cpu_table.Measured:
-        return cpu_table.Measured(kernel, (1, macs, size, 7, 5 * size), 100 + 2 * macs + 3 * size, kernel)
+    def of(kernel: str, size: int, macs: int, then: tuple[str, ...] = (), each: float = 3) -> cpu_table.Measured:
+        return cpu_table.Measured(kernel, then, (1, macs, size, 7, 5 * size), 100 + 2 * macs + each * size, kernel)
 
     known = [of("dense", n, n * n) for n in (4, 9, 20, 30, 50, 60)]
     known += [of("plain", n, 0) for n in (10, 30, 700, 3000, 8000, 9000)]
-    table = cpu_table.fitted(known)
+    fused = [of("dense", 40, 1600, ("a",), 3 + 4), of("dense", 30, 900, ("b",), 3 + 5)]
+    table = cpu_table.fitted([*known, *fused, of("dense", 60, 3600, ("a", "b"), 3 + 4 + 5)])
+    assert [table[THEN + name][2] for name in ("a", "b", OTHER)] == pytest.approx([4, 5, 5], rel=0.05)
     for m in known:
         assert table[m.kernel] @ np.array(m.work) == pytest.approx(m.cycles, rel=1e-3)
-    assert list(table)[-1] == OTHER
+    assert OTHER in table
     assert abs(cpu_table.errors(known, held_out=False)).max() < 1e-3
     assert abs(cpu_table.errors(known, held_out=True)).max() < 0.5
 

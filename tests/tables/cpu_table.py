@@ -22,13 +22,13 @@ import numpy as np
 from edgec_devices import Board
 
 from edgec.drive.lower import Options, lower
-from edgec.ir import Op
+from edgec.ir import Graph
 from edgec.schedule.cores import TABLES, Core
-from edgec.schedule.estimate import OTHER, Rates, cycles, kernels, rate, work
+from edgec.schedule.estimate import OTHER, THEN, Rates, following, in_graph, rate
 from tests.tables.bench_arm import BOARDS, MODELS, files, geo_mean, places
-from tests.tables.cost_fit import Matrix, relative
+from tests.tables.cost_fit import Matrix, nonnegative, relative
 from tests.tables.picycles import ROOT, SHARED
-from tests.tables.single_ops import chosen, core_of, ops_of, program
+from tests.tables.single_ops import chosen, core_of, graphs_of, program
 
 BUILD = ROOT / "build"
 NETWORKS = (*MODELS, "superres_ppp", "xfeat_interp_bicubic", "kws_dscnn_i8", "yunet_n_320")
@@ -39,35 +39,58 @@ WANTED = 0.2
 
 @dataclass(frozen=True)
 class Measured:
-    """An op alone. kernel: what computes it. work: as estimate.work has it. what: for people."""
+    """An op alone, or one and those that follow at once. kernel: what computes the first. then: plain kernels of those.
+
+    work: of the first, as estimate.work has it. what: for people.
+    """
 
     kernel: str
+    then: tuple[str, ...]
     work: tuple[float, ...]
     cycles: float
     what: str
 
 
-def measure(board: Board, ops: Iterable[Op]) -> list[Measured]:
-    """Some of these ops on a board's core."""
-    on = core_of(board)
-    folder = BUILD / f"cpu-table-{board.name}"
-    where = program(chosen(ops, on), board, on, folder)
+def measure(board: Board, graphs: Iterable[Graph]) -> list[Measured]:
+    """Some of the ops of graphs on a board's core."""
+    on, folder = core_of(board), BUILD / f"cpu-table-{board.name}"
+    where = program(chosen(graphs, on), board, on, folder)
     counted = places(folder / "main", board.name)
+    taken = [(unit, sum(counted.get(place, 0.0) for place in of)) for unit, of in where]
     return [
-        Measured("+".join(kernels(op, on)), tuple(work(op)), counted[place], f"{op.kind} {op.output.type}")
-        for place, op in where.items()
-        if counted.get(place)
+        Measured(unit.kernel, unit.then, tuple(unit.work), cycles, f"{unit.ops[0].kind} {unit.ops[0].outputs}")
+        for unit, cycles in taken
+        if cycles
     ]
 
 
 def fitted(known: Sequence[Measured]) -> Rates:
     """Least squares of relative errors, with no rate below 0, for each kernel; for kernels that were not measured, what
     three in four of those that were take at most."""
-    table = {name: _fit([m for m in known if m.kernel == name]) for name in dict.fromkeys(m.kernel for m in known)}
-    plain = [m for m in known if not m.work[1]]
+    alone = [m for m in known if not m.then]
+    table = {name: _fit([m for m in alone if m.kernel == name]) for name in sorted({m.kernel for m in alone})}
+    plain = [m for m in alone if not m.work[1]]
     each = np.quantile([m.cycles / (m.work[2] + m.work[3]) for m in plain], 0.75)
-    dense = np.quantile([m.cycles / m.work[1] for m in known if m.work[1]], 0.75)
-    return {**dict(sorted(table.items())), OTHER: np.array([0, dense, each, each, 0])}
+    dense = np.quantile([m.cycles / m.work[1] for m in alone if m.work[1]], 0.75)
+    table[OTHER] = np.array([0, dense, each, each, 0])
+    return {**table, **_followers(known, table)}
+
+
+def _followers(known: Sequence[Measured], table: Rates) -> Rates:
+    """Of calls that follow: what the whole takes beyond the first alone, for each byte of that one's result."""
+    fused, alone = [m for m in known if m.then], {(m.kernel, m.work): m.cycles for m in known if not m.then}
+    names = sorted({name for m in fused for name in m.then})
+    a = np.array([[m.work[2] * m.then.count(name) for name in names] for m in fused]).reshape(len(fused), len(names))
+    beyond = np.array([m.cycles - alone.get((m.kernel, m.work), _estimate(table, m)) for m in fused])
+    weight = 1 / np.array([m.cycles for m in fused])
+    rates = nonnegative(a * weight[:, None], beyond * weight) if fused else np.zeros(0)
+    found = {THEN + name: np.array([0, 0, each, 0, 0]) for name, each in zip(names, rates, strict=True)}
+    return {**found, THEN + OTHER: np.array([0, 0, max(rates, default=0.0), 0, 0])}
+
+
+def _estimate(table: Rates, m: Measured) -> float:
+    """Of the first."""
+    return float(rate(table, m.kernel.split("+")) @ np.array(m.work))
 
 
 def _fit(several: Sequence[Measured]) -> Matrix:
@@ -89,9 +112,10 @@ def errors(known: Sequence[Measured], held_out: bool) -> Matrix:
     """Relative ones; of each op by rates that were fitted without it, or by those of all."""
     table, found = fitted(known), []
     for m in known:
-        others = [o for o in known if o.kernel == m.kernel and o is not m]
-        per = _fit(others) if held_out and others else rate(table, m.kernel.split("+"))
-        found.append(float(per @ np.array(m.work)) / m.cycles - 1)
+        others = [o for o in known if (o.kernel, o.then) == (m.kernel, m.then) and o is not m]
+        by = {**table, m.kernel: _fit(others)} if held_out and others and not m.then else table
+        follow = sum(following(table, name) for name in m.then) * m.work[2]
+        found.append((_estimate(by, m) + follow) / m.cycles - 1)
     return np.array(found)
 
 
@@ -115,7 +139,7 @@ def write(core: str, table: Rates) -> Path:
 # ---- whole networks -------------------------------------------------------------------------------------------------
 def estimate(model: Path, on: Core) -> float:
     """Cycles of a network on the CPU: what the partitioner reckons with."""
-    return sum(cycles(op, on) for op in lower(model, Options("pi4")).graph.ops)
+    return sum(in_graph(lower(model, Options("pi4")).graph, on).values())
 
 
 def check(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
@@ -148,10 +172,10 @@ def main() -> int:
         print("\n".join(check(json.loads(given.json.read_text()))))
         return 0
     BUILD.mkdir(exist_ok=True)
-    ops, found = list(ops_of(path for _, path in files(given.models.split(",")))), dict[str, list[Measured]]()
+    graphs, found = list(graphs_of(path for _, path in files(given.models.split(",")))), dict[str, list[Measured]]()
     for board in map(Board.load, given.boards.split(",")):
         core = core_of(board).name
-        found[core] = measure(board, ops)
+        found[core] = measure(board, graphs)
         (BUILD / f"cpu-table-{board.name}.json").write_text(json.dumps([asdict(m) for m in found[core]], indent=1))
         if not given.dry:
             print(f"written: {write(core, fitted(found[core])).relative_to(ROOT)}", file=sys.stderr)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -16,53 +17,84 @@ from edgec.drive.lower import Options, lower
 from edgec.emit.c import CSRC
 from edgec.emit.sources import target_sources
 from edgec.errors import EdgecError
-from edgec.ir import Graph, Op, Value
+from edgec.ir import Array, Graph, Op, Value
 from edgec.ops.arithmetic import Maximum
 from edgec.schedule.cores import Core, cores_of
-from edgec.schedule.estimate import OTHER, kernels, work
+from edgec.schedule.estimate import chosen_names, work
 from edgec.schedule.records import signature
+from edgec.schedule.steps import asked
+from edgec.schedule.variant import Rules
 from edgec.toolchain.build import build
 from edgec.toolchain.cc import Compiler
 
-MOST_MACS = 24e6
+MOST_MACS = 16e6
 """Of an op that is measured: larger ones take emulators long, and are as fast."""
-EACH, EACH_DENSE = 12, 36
+EACH, EACH_DENSE = 12, 24
 """Ops of a kernel that are measured; of one that multiplies and accumulates, where networks spend their time."""
-IN_ONE = 12
-"""Ops in a segment: each compiles its kernels once."""
+EACH_FUSED = 6
+"""Of those that follow at once, for each kernel that they follow."""
+ROOM = Rules(spare=False)
+"""What a kernel takes where it has the room that it wants."""
+IN_ONE = 24
+"""Units in a segment: each compiles its kernels once."""
 
 
-def ops_of(models: Iterable[Path]) -> Iterator[Op]:
-    """All that networks compute; of float ones also what int8 with made-up scales computes."""
+@dataclass(frozen=True)
+class Unit:
+    """An op, or one and those that are computed at once with it. kernel: of the first; then: plain ones that follow."""
+
+    kernel: str
+    then: tuple[str, ...]
+    ops: tuple[Op, ...]
+
+    @property
+    def work(self) -> Array:
+        """Of the first."""
+        return work(self.ops[0])
+
+
+def graphs_of(models: Iterable[Path]) -> Iterator[Graph]:
+    """Networks as they are computed; of float ones also what int8 with made-up scales is."""
     for path in models:
         for options, assume in ((Options("pi4"), False), (Options("pi4+coral", edgetpu="all"), True)):
             with contextlib.suppress(EdgecError):
-                yield from lower(path, options, assume=assume).graph.ops
+                yield lower(path, options, assume=assume).graph
 
 
-def chosen(ops: Iterable[Op], on: Core) -> list[Op]:
-    """Of every kernel that the core uses for them, some that differ, from small to large."""
-    found: dict[str, dict[str, Op]] = {}
-    for op in ops:
-        names = kernels(op, on)
-        if names and names != (OTHER,) and op.spec.macs(op) <= MOST_MACS:
-            same = "".join(map(signature, op.spec.calls(op)))
-            found.setdefault("+".join(names), {}).setdefault(same, op)
+def units(graph: Graph, on: Core) -> Iterator[tuple[str, Unit]]:
+    """The functions of a graph that can stand alone, and what is the same for all that are alike."""
+    for step in asked(graph, on, ROOM).asked:
+        ops = tuple(graph.ops[i] for i in step.ops)
+        if len(step.calls) == len(ops[0].spec.calls(ops[0])):
+            then = tuple(call.kernel for call in step.calls[0].then)
+            yield "".join(map(signature, step.calls)), Unit("+".join(chosen_names(step.calls, on)), then, ops)
+
+
+def chosen(graphs: Iterable[Graph], on: Core) -> list[Unit]:
+    """Of every kernel that the core uses for them, some that differ, from small to large; the first of those that are
+    done at once alone too."""
+    found: dict[tuple[str, ...], dict[str, Unit]] = {}
+    for graph in graphs:
+        for same, unit in units(graph, on):
+            if unit.work[1] <= MOST_MACS:
+                found.setdefault((unit.kernel, *unit.then), {}).setdefault(same, unit)
     picked = []
-    for several in found.values():
-        ordered = sorted(several.values(), key=lambda op: tuple(work(op)[[1, 2, 3]]))
-        most = EACH_DENSE if ordered[-1].spec.macs(ordered[-1]) else EACH
-        picked += [ordered[i] for i in np.unique(np.linspace(0, len(ordered) - 1, most).round().astype(int))]
+    for alike in found.values():
+        ordered = sorted(alike.values(), key=lambda u: tuple(u.work[[1, 2, 3]]))
+        most = EACH_FUSED if ordered[0].then else EACH_DENSE if ordered[-1].work[1] else EACH
+        some = [ordered[i] for i in np.unique(np.linspace(0, len(ordered) - 1, most).round().astype(int))]
+        picked += [*some, *(Unit(u.kernel, (), u.ops[:1]) for u in some if u.then)]
     return picked
 
 
-def program(ops: Sequence[Op], board: Board, on: Core, folder: Path) -> Mapping[tuple[int, int], Op]:
-    """Write the program of a board's best target that computes every op once; where each is, as profiles have it."""
-    parts = [_apart(f"part{i}", ops[at : at + IN_ONE]) for i, at in enumerate(range(0, len(ops), IN_ONE))]
-    ends = [[v for s in parts for v in of(s)] for of in (lambda s: s.graph.inputs, lambda s: s.graph.outputs)]
-    whole = Graph("ops", *ends, [op for s in parts for op in s.graph.ops])
+def program(several: Sequence[Unit], board: Board, on: Core, folder: Path) -> list[tuple[Unit, list[tuple[int, int]]]]:
+    """Write the program of a board's best target that computes every unit once; where each is, as profiles have it."""
+    groups = [several[at : at + IN_ONE] for at in range(0, len(several), IN_ONE)]
+    parts = [_apart(f"part{i}", group) for i, group in enumerate(groups)]
+    inputs, outputs = [v for s in parts for v in s.graph.inputs], [v for s in parts for v in s.graph.outputs]
+    whole = Graph("ops", inputs, outputs, [op for s in parts for op in s.graph.ops])
     target = board.targets[0]
-    sources = target_sources(whole, parts, (on,))
+    sources = target_sources(whole, parts, (on,), ROOM)
     compiler = Compiler.zig(target.library, target.program, target.mcpu)
     made = build({target.name: sources.texts}, CSRC, {target.name: compiler}, flags=sources.flags)[target.name]
     folder.mkdir(parents=True, exist_ok=True)
@@ -70,34 +102,47 @@ def program(ops: Sequence[Op], board: Board, on: Core, folder: Path) -> Mapping[
     (folder / "main").unlink(missing_ok=True)
     (folder / "main").write_bytes(made.program)
     (folder / "main").chmod(0o700)
-    found = {}
-    for i, s in enumerate(parts):
-        calls = sources.segments[s.name].calls
-        for op, call in zip(s.graph.ops, calls, strict=True):
-            if call is not None and calls.count(call) == 1 and not op.source.startswith(_NEAR):
-                found[i, call] = op
-    return found
+    return [
+        (unit, [(i, call) for call in calls])
+        for i, (part, group) in enumerate(zip(parts, groups, strict=True))
+        for unit, calls in _functions(part, group, sources.segments[part.name].calls, on)
+    ]
 
 
-_NEAR = "near "
+def _functions(
+    part: Segment, group: Sequence[Unit], calls: Sequence[int | None], on: Core
+) -> Iterator[tuple[Unit, list[int]]]:
+    """The functions of the units of a segment that are computed at once there too."""
+    for step in asked(part.graph, on, ROOM).asked:
+        sources = {part.graph.ops[i].source for i in step.ops}
+        unit = group[int(min(sources))] if min(sources).isdigit() and len(sources) == 1 else None
+        if unit is not None and len(step.ops) == len(unit.ops):
+            yield unit, [call for i in step.ops if (call := calls[i]) is not None]
 
 
-def _apart(name: str, ops: Sequence[Op]) -> Segment:
-    """A segment of ops that have nothing to do with one another. What each reads was just written, as in networks: by
-    an op before it, whose result is an output too, so that it stays apart."""
-    inputs, outputs, made = [], [], list[Op]()
-    for i, op in enumerate(ops):
-        own = {v: Value(f"{name}_{i}_{n}", v.type, v.const) for n, v in enumerate((*op.inputs, *op.outputs))}
-        for v in dict.fromkeys(v for v in op.inputs if v.const is None):
-            first = Value(f"{own[v].name}_in", v.type)
-            inputs.append(first)
-            if v.type.dtype in ("int8", "float32"):
-                made.append(Op(Maximum(), [first, first], [own[v]], _NEAR + own[v].name))
-                outputs.append(own[v])
-            else:
-                own[v] = first
-        made.append(Op(op.spec, [own[v] for v in op.inputs], [own[v] for v in op.outputs], op.source or op.kind))
-        outputs += [own[v] for v in op.outputs]
+def _apart(name: str, group: Sequence[Unit]) -> Segment:
+    """A segment of units that have nothing to do with one another; an op's source is the unit that it is of.
+
+    What each reads was just written, as in networks: by an op before it, whose result is an output too, so that it
+    stays apart.
+    """
+    inputs, outputs, made = list[Value](), list[Value](), list[Op]()
+    for i, unit in enumerate(group):
+        values = dict.fromkeys(v for op in unit.ops for v in (*op.inputs, *op.outputs))
+        own = {v: Value(f"{name}_{i}_{n}", v.type, v.const) for n, v in enumerate(values)}
+        written = dict.fromkeys(v for op in unit.ops for v in op.outputs)
+        for v in values:
+            if v.const is None and v not in written:
+                first = Value(f"{own[v].name}_in", v.type)
+                inputs.append(first)
+                if v.type.dtype in ("int8", "float32"):
+                    made.append(Op(Maximum(), [first, first], [own[v]], "before"))
+                    outputs.append(own[v])
+                else:
+                    own[v] = first
+        made += [Op(op.spec, [own[v] for v in op.inputs], [own[v] for v in op.outputs], str(i)) for op in unit.ops]
+        read = {v for op in unit.ops for v in op.inputs}
+        outputs += [own[v] for v in written if v not in read]
     return segment(name, Region("cpu", tuple(made), tuple(inputs), tuple(outputs)))
 
 
