@@ -13,7 +13,6 @@ from edgec.schedule.gemm_f32.epilogue import APART, Epilogue, constant, epilogue
 from edgec.schedule.gemm_f32.windows import Walk, Windows, pack, pad_channels, transposed_phases, walks
 from edgec.schedule.variant import Schedule, Variant
 
-
 _FEWEST = 3
 """Channels of a group, of several, that pay for a tile, however many it has room for."""
 
