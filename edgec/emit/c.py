@@ -105,10 +105,12 @@ def segment_source(
     called = {step.at: writer.step(step) for step in made.steps}
     lives = lifetimes([tensors(s.calls) for s in made.steps], made.places, {*graph.inputs, *graph.outputs})
     plan = plan_offsets(lives + writer.scratches)
-    always = {"ek_base.h"} if core.threads == 1 else {"ek_base.h", "ek_share.h"}
+    flushed = "avx2" in core.isa and any(v.type.dtype == "float32" for op in graph.ops for v in op.outputs)
+    always = {"ek_base.h", *(("ek_share.h",) if core.threads > 1 else ()), *(("ek_denormals.h",) if flushed else ())}
     headers = sorted({header_of(call) for call in writer.calls} | always)
     functions = tuple(f"op{i}_{graph.ops[i].kind}" for i in made.ops)
-    code = text_of(writer, plan, headers, name) + entries(name, [called.get(i, ()) for i in made.ops], core.threads)
+    marks = [called.get(i, ()) for i in made.ops]
+    code = text_of(writer, plan, headers, name) + entries(name, marks, core.threads, flushed)
     numbers = {op: number for number, op in enumerate(made.ops)}
     calls = tuple(numbers.get(i) for i in range(len(graph.ops)))
     asked = tuple((f"op{s.at}_{graph.ops[s.at].kind}", call) for s in made.asked for call in s.calls)

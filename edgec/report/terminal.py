@@ -85,11 +85,15 @@ def progress(quiet: bool = False, lines: bool = True) -> Watch:
     return Watch(quiet, lines)
 
 
+_NAMED = 0.02
+"""Share of the whole from which a step is worth naming."""
+
+
 def where_the_time_went(steps: Sequence[Step]) -> str:
     """One line: seconds in all, those of the C compiler, and of each other step that is worth naming."""
     in_c = sum(s.seconds for s in steps if s.name.startswith(COMPILE_C))
     rest = [s for s in steps if not s.name.startswith(COMPILE_C)]
     total = in_c + sum(s.seconds for s in rest)
-    named = [f"{s.name} {s.seconds:.1f} s" for s in rest if s.seconds >= 0.05]
+    named = [f"{s.name} {s.seconds:.1f} s" for s in rest if s.seconds >= max(0.05, _NAMED * total)]
     parts = [*named, *([f"C compiler {in_c:.1f} s"] if in_c else [])]
     return f"where the time went: {total:.1f} s" + (f" = {', '.join(parts)}" if parts else "")

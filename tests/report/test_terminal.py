@@ -106,6 +106,7 @@ def test_the_bar_shows_each_step_and_leaves_the_screen_clean(monkeypatch: pytest
 def test_where_the_time_went_tells_the_c_compiler_apart() -> None:
     steps = (Step("read", 0.01), Step("verify", 1.25), Step(f"{COMPILE_C} for a", 3.0), Step(f"{COMPILE_C} for b", 1.0))
     assert where_the_time_went(steps) == "where the time went: 5.3 s = verify 1.2 s, C compiler 4.0 s"
+    assert "emit" not in where_the_time_went([*steps, Step("emit", 0.1)]), "2 % of it"
     assert where_the_time_went(()) == "where the time went: 0.0 s"
 
 

@@ -78,6 +78,17 @@ def test_layers_with_computed_weights_are_products(name: str) -> None:
     assert best[0].name == "ek_batch_matmul_f32_simd"
 
 
+def test_groups_of_fewer_channels_than_lanes_have_tiles() -> None:
+    """A convolution of 2 groups of 12 channels took 18 times as long as plain code on a core of 16 lanes."""
+    build, rng = Builder("groups"), np.random.default_rng(0)
+    w, bias = (build.const(rng.normal(size=s).astype(np.float32), "c") for s in ((24, 1, 1, 24), (24,)))
+    build.graph.outputs = [build.add(Conv2D(), [build.input("x", TensorType((1, 8, 8, 48))), w, bias], "y")]
+    (call,) = build.graph.ops[0].spec.calls(build.graph.ops[0])
+    best = preferred(call, core("x86_64_v4_vnni"))
+    assert best is not None
+    assert best[0].name == "ek_gemm_f32_simd"
+
+
 @pytest.mark.parametrize("name", ["cortex_a53", "x86_64_v3"])
 def test_no_sum_of_bytes_is_plain(name: str) -> None:
     taken = {}

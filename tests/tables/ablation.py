@@ -35,7 +35,7 @@ from tests.tables.arm_programs import Program, compile_for
 from tests.tables.bench_arm import cycles_of, files, geo_mean
 from tests.tables.picycles import ROOT, SHARED, missing
 
-MODELS = "mnv2_tf2_i8,mnv1_025_128_u8,mnv1_025_224_f32,mp_selfie_land,prisma_f32"
+MODELS = "mnv2_tf2_i8,mnv1_025_128_u8,resnet8_f32,mnv1_025_224_f32,mp_selfie_land"
 WORK = ROOT / "build" / "ablation"
 
 WORTH = 1.001

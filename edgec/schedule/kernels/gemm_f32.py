@@ -13,6 +13,9 @@ from edgec.schedule.gemm_f32.epilogue import APART, Epilogue, constant, epilogue
 from edgec.schedule.gemm_f32.windows import Walk, Windows, pack, pad_channels, transposed_phases, walks
 from edgec.schedule.variant import Schedule, Variant
 
+_FEWEST = 3
+"""Channels of a group, of several, that pay for a tile, however many it has room for."""
+
 
 def _transposed(call: KernelCall) -> Windows:
     """Sizes of a transposed convolution.
@@ -66,7 +69,7 @@ def _schedules(call: KernelCall, core: Core) -> Sequence[Schedule]:
         return []
     if call.kernel == "ek_dwconv2d_f32" and c.ic > 1:
         return []
-    if c.groups > 1 and c.oc // c.groups < core.vector // 4:
+    if c.groups > 1 and c.oc // c.groups < _FEWEST:
         return []
     return [asdict(w) for w in walks(c, core)]
 

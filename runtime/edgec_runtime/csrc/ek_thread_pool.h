@@ -5,6 +5,7 @@
  * not run costs nothing but its help. Whoever waits spins first, since ops follow each other closely, then sleeps. */
 #ifndef EK_THREAD_POOL_H
 #define EK_THREAD_POOL_H
+#include "ek_denormals.h"
 #include "ek_model.h"
 #include <pthread.h>
 #include <signal.h>
