@@ -15,6 +15,8 @@ from edgec.schedule.views import among
 
 _LOW, _HIGH, _ADD, _LOW_SUM, _HIGH_SUM, _PRELU, _HARD_SWISH = 1, 2, 4, 8, 16, 32, 64
 """EK_DO_* of ek_tile_f32_simd.h; also the order in which they are done."""
+CLAMPS = _LOW | _HIGH
+"""Of the sum itself."""
 
 _BOUNDS = {"ek_relu_f32": (0.0, inf), "ek_relu6_f32": (0.0, 6.0), "ek_relu_n1_to_1_f32": (-1.0, 1.0)}
 
