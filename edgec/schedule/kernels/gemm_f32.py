@@ -76,10 +76,11 @@ def _schedules(call: KernelCall, core: Core) -> Sequence[Schedule]:
 
 def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
     c, walk, done, w = windows(call), Walk(**schedule), _result(call), _weights(call)
-    bias, slope = constant(call.operands[2]), done and done.slope
+    bias = constant(call.operands[2])
     assert done is not None
     assert w is not None
     assert bias is not None
+    slope = done.slope
     if call.kernel == "ek_transpose_conv2d_f32":
         oc = _transposed(call).oc
         bias, slope = np.resize(bias, oc), None if slope is None else np.resize(slope, oc)
