@@ -5,7 +5,8 @@
  *   slide  windows 3x3 that slide over a row with stride 1 or 2, their columns kept in registers;
  *   plain  any window, its taps found through pointers;
  *   any    as plain, and fewer channels than EK_DW, depth multipliers, and shifts to the left.
- * Weights have their zero point subtracted; one that int8 does not hold is split over two taps at the same place.
+ * Weights have their zero point subtracted; of a channel with one that int8 does not hold the loop slide takes something
+ * (`lift`) from all, other loops split it over two taps at the same place.
  * x_zero * sum(w) is in the bias, and a tap outside the image points to a row of zero points. */
 #ifndef EK_DWCONV2D_S8_H
 #define EK_DWCONV2D_S8_H
@@ -25,6 +26,8 @@ typedef struct {
     const int32_t *scale;   /* [blocks, 4, EK_DW]: bias, multiplier, addend, shift (of ek_half_neon); loop any: bias,
                                multiplier, shift (of ek_multiply) */
     const int8_t *w;        /* [slide, ...]: as the loop reads them */
+    const int8_t *lift;     /* [slide, EK_DW]: what is to be added to all weights of a channel, which int8 (or the sums
+                               of the loop) would not hold */
     const int8_t *w_taps;   /* [plain + any, ...] */
     const int32_t *tap;     /* [taps]: row and column in the window, 16 bits each */
     const uint8_t *spread;  /* [any, EK_DW]: input channel of each output channel, from that of the block's first */
