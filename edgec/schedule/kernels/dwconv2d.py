@@ -74,8 +74,15 @@ class Loops:
         """Taps that the loop plain takes at once."""
         return 4 if self.dot else 2
 
-    def slides(self, v: Array) -> bool:
-        """Whether the slide loop computes a block of weights [taps, BLOCK] exactly."""
+    def lift(self, v: Array) -> Array | None:
+        """What the slide loop is to add to the weights [taps, BLOCK] of each channel: int64 [BLOCK], zeros where it
+        need not; None where it cannot compute the block exactly."""
+        if self._holds(v):
+            return np.zeros(BLOCK, np.int64)
+        lift = np.clip((v.min(0) + v.max(0) + 1) // 2, -128, 127)
+        return lift if self._holds(v - lift) else None
+
+    def _holds(self, v: Array) -> bool:
         if v.min() < -128 or v.max() > 127:
             return False
         return self.dot or all(np.abs(v[i : i + 2]).sum(0).max() <= MOST for i in range(0, len(v), 2))
@@ -107,29 +114,32 @@ def blocks(s: Shape, w: Array, bias: Array, q: Requant, loops: Loops) -> tuple[s
     slide: dict[int, Array] = {}
     plain: dict[int, Array] = {}
     other: dict[int, Array] = {}
-    packed = []
+    packed, lifts = [], []
     for at in s.starts():
         part = slice(at, at + BLOCK)
         here = replace(q, multiplier=q.multiplier[part], shift=q.shift[part])
         fast = tables(folded[part], here, bound[part]) if s.oc == s.ic and s.ic >= BLOCK else None
         if fast is None:
             other[at] = _lanes([folded[part], q.multiplier[part], q.shift[part]])
-        elif s.slide and loops.slides(v[:, part]):
+        elif s.slide and (lift := loops.lift(v[:, part])) is not None:
             slide[at] = _lanes(fast)
-            packed.append(loops.pack_slide(v[:, part]))
+            packed.append(loops.pack_slide(v[:, part] - lift))
+            lifts.append(lift)
         else:
             plain[at] = _lanes(fast)
     taps, pieces = _taps(s, [_lanes(v[:, at : at + BLOCK]) for at in (*plain, *other)], loops.together)
     few = [loops.pack_plain(p) if i < len(plain) else p.reshape(-1) for i, p in enumerate(pieces)]
     kept = (*slide, *plain, *other)
     saturate = (q.y_zero, q.low, q.high) == (-128, -128, 127)
-    kind = [s.slide, *(["saturate"] if saturate else []), *(["mixed"] if plain or other else [])] if slide else []
+    lifted = any(lift.any() for lift in lifts) or plain or other
+    kind = [s.slide, *(["saturate"] if saturate else []), *(["lifted"] if lifted else [])] if slide else []
     name = "_".join(("ek_dwconv2d_s8", *kind))
     described: dict[str, object] = {
         "slide": len(slide), "plain": len(plain), "any": len(other), "taps": len(taps),
         "at": Table(np.array(kept, np.int32), "at"),
         "scale": Table(np.stack([{**slide, **plain, **other}[at] for at in kept]), "scale"),
-        "w": Table(_joined(packed, np.int8), "w"), "w_taps": Table(_joined(few, np.int8), "w"),
+        "w": Table(_joined(packed, np.int8), "w"), "lift": Table(_joined(lifts, np.int8), "lift"),
+        "w_taps": Table(_joined(few, np.int8), "w"),
         "tap": Table(_joined([taps], np.int32), "tap"), "spread": Table(_joined(_spread(s, other), np.uint8), "spread"),
     }  # fmt: skip
     return f"{name}_{loops.suffix}", described

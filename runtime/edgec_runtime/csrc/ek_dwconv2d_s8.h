@@ -5,7 +5,8 @@
  *   slide  windows 3x3 that slide over a row with stride 1 or 2, their columns kept in registers;
  *   plain  any window, its taps found through pointers;
  *   any    as plain, and fewer channels than EK_DW, depth multipliers, and shifts to the left.
- * Weights have their zero point subtracted; one that int8 does not hold is split over two taps at the same place.
+ * Weights have their zero point subtracted; of a channel with one that int8 does not hold the loop slide takes something
+ * (`lift`) from all, other loops split it over two taps at the same place.
  * x_zero * sum(w) is in the bias, and a tap outside the image points to a row of zero points. */
 #ifndef EK_DWCONV2D_S8_H
 #define EK_DWCONV2D_S8_H
@@ -25,6 +26,8 @@ typedef struct {
     const int32_t *scale;   /* [blocks, 4, EK_DW]: bias, multiplier, addend, shift (of ek_half_neon); loop any: bias,
                                multiplier, shift (of ek_multiply) */
     const int8_t *w;        /* [slide, ...]: as the loop reads them */
+    const int8_t *lift;     /* [slide, EK_DW]: what is to be added to all weights of a channel, which int8 (or the sums
+                               of the loop) would not hold */
     const int8_t *w_taps;   /* [plain + any, ...] */
     const int32_t *tap;     /* [taps]: row and column in the window, 16 bits each */
     const uint8_t *spread;  /* [any, EK_DW]: input channel of each output channel, from that of the block's first */
@@ -51,7 +54,10 @@ EK_KERNEL const int8_t *ek_dw_column(const ek_dw_strip_t *s, int i, int j) {
 /* Reads the lines of the strip in the order of memory, one after the other, as prefetchers like it. The loops that
  * follow read eight channels of each pixel of all rows, then the next eight. */
 EK_KERNEL void ek_dw_touch(const int8_t *from, ptrdiff_t bytes) {
-    EK_NO_UNROLL for (ptrdiff_t i = 0; i < bytes; i += 64) (void)*(const volatile int8_t *)(from + i);
+    const volatile int8_t *x = from;
+    ptrdiff_t i = 0;
+    for (; i + 192 < bytes; i += 256) (void)x[i], (void)x[i + 64], (void)x[i + 128], (void)x[i + 192];
+    EK_NO_UNROLL for (; i < bytes; i += 64) (void)x[i];
 }
 
 typedef void ek_dw_slide_t(const ek_dw_s8_t *p, const ek_dw_strip_t *s);

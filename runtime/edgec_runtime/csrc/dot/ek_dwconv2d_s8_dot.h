@@ -10,21 +10,32 @@ EK_KERNEL void ek_dw_zip_dot(int8x16_t *k, int8x8_t a, int8x8_t b, int8x8_t c, i
     k[0] = vreinterpretq_s8_s16(vzip1q_s16(ab, cd)), k[1] = vreinterpretq_s8_s16(vzip2q_s16(ab, cd));
 }
 
-/* The results of a window whose columns are k[0] to k[2]; they begin with loads, of which there are pipes to spare. */
-EK_KERNEL int16x8_t ek_dw_window_dot(const int8x16_t k[3][2], const int8x16_t *w, const int32_t *scale,
-                                     const int saturate) {
+/* The results of a window whose columns are k[0] to k[2]; they begin with loads, of which there are pipes to spare.
+ * lift: what is to be added to all weights, if `lifted`. */
+EK_KERNEL int16x8_t ek_dw_window_dot(const int8x16_t k[3][2], const int8x16_t *w, const int8x16_t *lift,
+                                     const int32_t *scale, const int saturate, const int lifted) {
     const int32_t *bias = scale;
     __asm__ volatile("" : "+r"(bias)); /* else one load would serve several windows, and copies take what loads leave */
     int32x4_t a = vld1q_s32(bias), b = vld1q_s32(bias + 4);
-    EK_UNROLL for (int j = 0; j < 3; j++)
+    EK_UNROLL for (int j = 0; j < 3; j++) {
         a = vdotq_s32(a, w[2 * j], k[j][0]), b = vdotq_s32(b, w[2 * j + 1], k[j][1]);
+        if (lifted) a = vdotq_s32(a, lift[0], k[j][0]), b = vdotq_s32(b, lift[1], k[j][1]);
+    }
     return ek_half_neon(a, b, bias + 8, bias + 12, saturate);
+}
+
+/* A byte for each of eight channels three times, as of weights [channel][tap]. */
+EK_KERNEL void ek_dw_thrice_dot(int8x16_t v[2], const int8_t *bytes) {
+    const int16x8_t wide = vreinterpretq_s16_u16(vmovl_u8(vld1_u8((const uint8_t *)bytes)));
+    const uint32x4_t low = vmovl_u16(vget_low_u16(vreinterpretq_u16_s16(wide)));
+    const uint32x4_t high = vmovl_high_u16(vreinterpretq_u16_s16(wide));
+    v[0] = vreinterpretq_s8_u32(vmulq_n_u32(low, 0x10101)), v[1] = vreinterpretq_s8_u32(vmulq_n_u32(high, 0x10101));
 }
 
 /* Windows 3x3. rows: 2 with stride 1, the second with the weights one place further, and two windows at a time; 1 and
  * one with stride 2. */
 EK_KERNEL void ek_dw_slide_dot(const ek_dw_s8_t *p, const ek_dw_strip_t *strip, const int rows,
-                               const int saturate) {
+                               const int saturate, const int lifted) {
     const ek_dw_strip_t local = *strip, *s = &local; /* nothing that is stored can change it */
     const int lines = rows == 2 ? 4 : 3, stride = 3 - rows, kept = 3 - stride, fresh = 2, windows = rows;
     const int8x16_t low = vdupq_n_s8((int8_t)p->low), high = vdupq_n_s8((int8_t)p->high);
@@ -37,7 +48,10 @@ EK_KERNEL void ek_dw_slide_dot(const ek_dw_s8_t *p, const ek_dw_strip_t *strip, 
     EK_NO_UNROLL for (int b = 0; b < p->slide; b++) {
         const int32_t *scale = p->scale + b * 4 * EK_DW;
         const int at = p->at[b];
-        int8x16_t w[2][6], k[4][2];
+        int8x16_t w[2][6], k[4][2], lift[2][2];
+        if (lifted) ek_dw_thrice_dot(lift[0], p->lift + b * EK_DW);
+        EK_UNROLL for (int i = 0; lifted && i < 2; i++)
+            lift[1][i] = vreinterpretq_s8_s32(vshlq_n_s32(vreinterpretq_s32_s8(lift[0][i]), 8));
         EK_UNROLL for (int i = 0; i < 6; i++) {
             w[0][i] = vld1q_s8(p->w + (b * 6 + i) * 16);
             w[1][i] = vreinterpretq_s8_s32(vshlq_n_s32(vreinterpretq_s32_s8(w[0][i]), 8));
@@ -67,9 +81,9 @@ EK_KERNEL void ek_dw_slide_dot(const ek_dw_s8_t *p, const ek_dw_strip_t *strip, 
                 }
                 EK_UNROLL for (int i = 0; i < lines; i++) o[i] += fresh * s->step * s->pixel[i];
                 EK_UNROLL for (int r = 0; r < rows; r++) {
-                    const int16x8_t left = ek_dw_window_dot(k, w[r], scale, saturate);
+                    const int16x8_t left = ek_dw_window_dot(k, w[r], lift[r], scale, saturate, lifted);
                     int16x8_t right = left;
-                    if (windows == 2) right = ek_dw_window_dot(k + 1, w[r], scale, saturate);
+                    if (windows == 2) right = ek_dw_window_dot(k + 1, w[r], lift[r], scale, saturate, lifted);
                     int8x16_t v = ek_bytes_neon(left, right);
                     if (!saturate) v = vminq_s8(vmaxq_s8(v, low), high);
                     vst1_s8(r ? below : y, vget_low_s8(v));
@@ -116,14 +130,18 @@ EK_SHARED void ek_dw_plain_dot(const ek_dw_s8_t *p, const int8_t *const *taps, p
 }
 
 /* As those of ek_dwconv2d_s8_neon.h. */
-EK_DWCONV2D_S8_K3(ek_dwconv2d_s8_k3s1_dot, ek_dw_k3s1_dot, 2, ek_dw_slide_dot, 2, 0)
-EK_DWCONV2D_S8_K3(ek_dwconv2d_s8_k3s2_dot, ek_dw_k3s2_dot, 1, ek_dw_slide_dot, 1, 0)
-EK_DWCONV2D_S8_K3(ek_dwconv2d_s8_k3s1_saturate_dot, ek_dw_k3s1_saturate_dot, 2, ek_dw_slide_dot, 2, 1)
-EK_DWCONV2D_S8_K3(ek_dwconv2d_s8_k3s2_saturate_dot, ek_dw_k3s2_saturate_dot, 1, ek_dw_slide_dot, 1, 1)
-EK_DWCONV2D_S8(ek_dwconv2d_s8_k3s1_mixed_dot, ek_dw_k3s1_dot, 2, ek_dw_plain_dot, ek_dw_any_neon)
-EK_DWCONV2D_S8(ek_dwconv2d_s8_k3s2_mixed_dot, ek_dw_k3s2_dot, 1, ek_dw_plain_dot, ek_dw_any_neon)
-EK_DWCONV2D_S8(ek_dwconv2d_s8_k3s1_saturate_mixed_dot, ek_dw_k3s1_saturate_dot, 2, ek_dw_plain_dot, ek_dw_any_neon)
-EK_DWCONV2D_S8(ek_dwconv2d_s8_k3s2_saturate_mixed_dot, ek_dw_k3s2_saturate_dot, 1, ek_dw_plain_dot, ek_dw_any_neon)
+EK_DWCONV2D_S8_K3(ek_dwconv2d_s8_k3s1_dot, ek_dw_k3s1_dot, 2, ek_dw_slide_dot, 2, 0, 0)
+EK_DWCONV2D_S8_K3(ek_dwconv2d_s8_k3s2_dot, ek_dw_k3s2_dot, 1, ek_dw_slide_dot, 1, 0, 0)
+EK_DWCONV2D_S8_K3(ek_dwconv2d_s8_k3s1_saturate_dot, ek_dw_k3s1_saturate_dot, 2, ek_dw_slide_dot, 2, 1, 0)
+EK_DWCONV2D_S8_K3(ek_dwconv2d_s8_k3s2_saturate_dot, ek_dw_k3s2_saturate_dot, 1, ek_dw_slide_dot, 1, 1, 0)
+EK_DWCONV2D_S8_LIFTED(ek_dwconv2d_s8_k3s1_lifted_dot, ek_dw_k3s1_lifted_dot, 2, ek_dw_plain_dot,
+                      ek_dw_slide_dot, 2, 0, 1)
+EK_DWCONV2D_S8_LIFTED(ek_dwconv2d_s8_k3s2_lifted_dot, ek_dw_k3s2_lifted_dot, 1, ek_dw_plain_dot,
+                      ek_dw_slide_dot, 1, 0, 1)
+EK_DWCONV2D_S8_LIFTED(ek_dwconv2d_s8_k3s1_saturate_lifted_dot, ek_dw_k3s1_saturate_lifted_dot, 2, ek_dw_plain_dot,
+                      ek_dw_slide_dot, 2, 1, 1)
+EK_DWCONV2D_S8_LIFTED(ek_dwconv2d_s8_k3s2_saturate_lifted_dot, ek_dw_k3s2_saturate_lifted_dot, 1, ek_dw_plain_dot,
+                      ek_dw_slide_dot, 1, 1, 1)
 EK_DWCONV2D_S8(ek_dwconv2d_s8_dot, NULL, 1, ek_dw_plain_dot, ek_dw_any_neon)
 
 #endif

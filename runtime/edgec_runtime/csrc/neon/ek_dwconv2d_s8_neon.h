@@ -5,25 +5,31 @@
 #include "../ek_dwconv2d_s8.h"
 #include "ek_requant_neon.h"
 
-/* Nine taps, weights [9][EK_DW]: a + b, c + d, e + f, g + h, i. */
+/* Nine taps, weights [9][EK_DW]: a + b, c + d, e + f, g + h, i. lifted: the weights and `lift`, of which `all` are the
+ * sums of the elements. */
 EK_KERNEL int16x8_t ek_dw_nine_neon(const int8x8_t *a, const int8x8_t *b, const int8x8_t *c, const int8x8_t *w,
-                                    const int32_t *scale, const int32_t *scale4, const int saturate) {
+                                    int16x8_t all, int16x8_t lift, const int32_t *scale, const int32_t *scale4,
+                                    const int saturate, const int lifted) {
     const int16x8_t h0 = vmlal_s8(vmull_s8(a[0], w[0]), b[0], w[1]), h1 = vmlal_s8(vmull_s8(c[0], w[2]), a[1], w[3]);
     const int16x8_t h2 = vmlal_s8(vmull_s8(b[1], w[4]), c[1], w[5]), h3 = vmlal_s8(vmull_s8(a[2], w[6]), b[2], w[7]);
     const int16x8_t h4 = vmull_s8(c[2], w[8]);
     int32x4_t l0 = vaddl_s16(vget_low_s16(h0), vget_low_s16(h1)), l1 = vaddl_high_s16(h0, h1);
     const int32x4_t m0 = vaddl_s16(vget_low_s16(h2), vget_low_s16(h3)), m1 = vaddl_high_s16(h2, h3);
-    const int32x4_t n0 = vaddw_s16(vld1q_s32(scale), vget_low_s16(h4));
-    const int32x4_t n1 = vaddw_high_s16(vld1q_s32(scale4), h4);
+    int32x4_t n0 = vaddw_s16(vld1q_s32(scale), vget_low_s16(h4));
+    int32x4_t n1 = vaddw_high_s16(vld1q_s32(scale4), h4);
+    if (lifted) n0 = vmlal_s16(n0, vget_low_s16(all), vget_low_s16(lift)), n1 = vmlal_high_s16(n1, all, lift);
     l0 = vaddq_s32(vaddq_s32(l0, m0), n0), l1 = vaddq_s32(vaddq_s32(l1, m1), n1);
     return ek_half_neon(l0, l1, scale + 8, scale4 + 8, saturate);
 }
+
+/* The sums of the three elements of a column. */
+EK_KERNEL int16x8_t ek_dw_three_neon(const int8x8_t *k) { return vaddw_s8(vaddl_s8(k[0], k[1]), k[2]); }
 
 /* Windows 3x3, two at a time: with stride 1 of the columns k0 to k3, with stride 2 of k0 to k4. The last two columns
  * are the first ones of the next two windows. Without a branch in its body: an in-order core has two windows to choose
  * from. */
 EK_KERNEL void ek_dw_slide_neon(const ek_dw_s8_t *p, const ek_dw_strip_t *strip, const int stride,
-                                const int saturate) {
+                                const int saturate, const int lifted) {
     enum { ROWS = 3 };
     const ek_dw_strip_t local = *strip, *s = &local; /* nothing that is stored can change it */
     const int kept = stride == 1 ? 2 : 1, fresh = 2 * stride;
@@ -38,8 +44,12 @@ EK_KERNEL void ek_dw_slide_neon(const ek_dw_s8_t *p, const ek_dw_strip_t *strip,
         const int at = p->at[b];
         int8x8_t w[9], k[5][ROWS];
         EK_UNROLL for (int i = 0; i < 9; i++) w[i] = vld1_s8(p->w + (b * 9 + i) * EK_DW);
-        EK_UNROLL for (int j = 0; j < kept; j++)
+        int16x8_t lift = vdupq_n_s16(0), sum[5], all[2] = {lift, lift};
+        if (lifted) lift = vmovl_s8(vld1_s8(p->lift + b * EK_DW));
+        EK_UNROLL for (int j = 0; j < kept; j++) {
             EK_UNROLL for (int i = 0; i < ROWS; i++) k[j][i] = vld1_s8(begin[j][i] + at);
+            if (lifted) sum[j] = ek_dw_three_neon(k[j]);
+        }
         int8_t *y = s->y + at, unused[EK_DW];
         EK_NO_UNROLL for (int done = 0; 2 * done < s->n;) {
             const int run = done < pairs ? pairs : 1;
@@ -54,16 +64,24 @@ EK_KERNEL void ek_dw_slide_neon(const ek_dw_s8_t *p, const ek_dw_strip_t *strip,
                 EK_UNROLL for (int j = 0; j < fresh; j++)
                     EK_UNROLL for (int i = 0; i < ROWS; i++) k[kept + j][i] = vld1_s8(c[j][i] + o[i]);
                 EK_UNROLL for (int i = 0; i < ROWS; i++) o[i] += fresh * s->step * s->pixel[i];
-                const int16x8_t v0 = ek_dw_nine_neon(k[0], k[1], k[2], w, scale, scale4, saturate);
-                const int16x8_t v1 =
-                    ek_dw_nine_neon(k[stride], k[stride + 1], k[stride + 2], w, scale, scale4, saturate);
+                if (lifted) {
+                    EK_UNROLL for (int j = kept; j < kept + fresh; j++) sum[j] = ek_dw_three_neon(k[j]);
+                    EK_UNROLL for (int i = 0; i < 2; i++)
+                        all[i] = vaddq_s16(vaddq_s16(sum[i * stride], sum[i * stride + 1]), sum[i * stride + 2]);
+                }
+                const int16x8_t v0 =
+                    ek_dw_nine_neon(k[0], k[1], k[2], w, all[0], lift, scale, scale4, saturate, lifted);
+                const int16x8_t v1 = ek_dw_nine_neon(k[stride], k[stride + 1], k[stride + 2], w, all[1], lift, scale,
+                                                     scale4, saturate, lifted);
                 int8x16_t v = ek_bytes_neon(v0, v1);
                 if (!saturate) v = vminq_s8(vmaxq_s8(v, low), high);
                 vst1_s8(y, vget_low_s8(v));
                 vst1_s8(y1, vget_high_s8(v));
                 y += 2 * s->next, y1 += 2 * s->next;
-                EK_UNROLL for (int j = 0; j < kept; j++)
+                EK_UNROLL for (int j = 0; j < kept; j++) {
                     EK_UNROLL for (int i = 0; i < ROWS; i++) k[j][i] = k[fresh + j][i];
+                    if (lifted) sum[j] = sum[fresh + j];
+                }
             }
         }
     }
@@ -162,17 +180,24 @@ EK_SHARED void ek_dw_any_neon(const ek_dw_s8_t *p, const int8_t *const *taps, pt
 #define EK_DWCONV2D_S8_K3(NAME, SLIDE, ROWS, BODY, ...)                                                           \
     EK_SHARED void SLIDE(const ek_dw_s8_t *p, const ek_dw_strip_t *s) { BODY(p, s, __VA_ARGS__); }                \
     EK_DWCONV2D_S8(NAME, SLIDE, ROWS, NULL, NULL)
+#define EK_DWCONV2D_S8_LIFTED(NAME, SLIDE, ROWS, PLAIN, BODY, ...)                                                \
+    EK_SHARED void SLIDE(const ek_dw_s8_t *p, const ek_dw_strip_t *s) { BODY(p, s, __VA_ARGS__); }                \
+    EK_DWCONV2D_S8(NAME, SLIDE, ROWS, PLAIN, ek_dw_any_neon)
 
-/* Windows 3x3 with stride 1 (and any dilation) and 2, with results as they saturate; those of which some
- * blocks do not slide; other windows. */
-EK_DWCONV2D_S8_K3(ek_dwconv2d_s8_k3s1_neon, ek_dw_k3s1_neon, 1, ek_dw_slide_neon, 1, 0)
-EK_DWCONV2D_S8_K3(ek_dwconv2d_s8_k3s2_neon, ek_dw_k3s2_neon, 1, ek_dw_slide_neon, 2, 0)
-EK_DWCONV2D_S8_K3(ek_dwconv2d_s8_k3s1_saturate_neon, ek_dw_k3s1_saturate_neon, 1, ek_dw_slide_neon, 1, 1)
-EK_DWCONV2D_S8_K3(ek_dwconv2d_s8_k3s2_saturate_neon, ek_dw_k3s2_saturate_neon, 1, ek_dw_slide_neon, 2, 1)
-EK_DWCONV2D_S8(ek_dwconv2d_s8_k3s1_mixed_neon, ek_dw_k3s1_neon, 1, ek_dw_plain_neon, ek_dw_any_neon)
-EK_DWCONV2D_S8(ek_dwconv2d_s8_k3s2_mixed_neon, ek_dw_k3s2_neon, 1, ek_dw_plain_neon, ek_dw_any_neon)
-EK_DWCONV2D_S8(ek_dwconv2d_s8_k3s1_saturate_mixed_neon, ek_dw_k3s1_saturate_neon, 1, ek_dw_plain_neon, ek_dw_any_neon)
-EK_DWCONV2D_S8(ek_dwconv2d_s8_k3s2_saturate_mixed_neon, ek_dw_k3s2_saturate_neon, 1, ek_dw_plain_neon, ek_dw_any_neon)
+/* Windows 3x3 with stride 1 (and any dilation) and 2, with results as they saturate; with lifted weights, and blocks of
+ * other loops too; other windows. */
+EK_DWCONV2D_S8_K3(ek_dwconv2d_s8_k3s1_neon, ek_dw_k3s1_neon, 1, ek_dw_slide_neon, 1, 0, 0)
+EK_DWCONV2D_S8_K3(ek_dwconv2d_s8_k3s2_neon, ek_dw_k3s2_neon, 1, ek_dw_slide_neon, 2, 0, 0)
+EK_DWCONV2D_S8_K3(ek_dwconv2d_s8_k3s1_saturate_neon, ek_dw_k3s1_saturate_neon, 1, ek_dw_slide_neon, 1, 1, 0)
+EK_DWCONV2D_S8_K3(ek_dwconv2d_s8_k3s2_saturate_neon, ek_dw_k3s2_saturate_neon, 1, ek_dw_slide_neon, 2, 1, 0)
+EK_DWCONV2D_S8_LIFTED(ek_dwconv2d_s8_k3s1_lifted_neon, ek_dw_k3s1_lifted_neon, 1, ek_dw_plain_neon,
+                      ek_dw_slide_neon, 1, 0, 1)
+EK_DWCONV2D_S8_LIFTED(ek_dwconv2d_s8_k3s2_lifted_neon, ek_dw_k3s2_lifted_neon, 1, ek_dw_plain_neon,
+                      ek_dw_slide_neon, 2, 0, 1)
+EK_DWCONV2D_S8_LIFTED(ek_dwconv2d_s8_k3s1_saturate_lifted_neon, ek_dw_k3s1_saturate_lifted_neon, 1, ek_dw_plain_neon,
+                      ek_dw_slide_neon, 1, 1, 1)
+EK_DWCONV2D_S8_LIFTED(ek_dwconv2d_s8_k3s2_saturate_lifted_neon, ek_dw_k3s2_saturate_lifted_neon, 1, ek_dw_plain_neon,
+                      ek_dw_slide_neon, 2, 1, 1)
 EK_DWCONV2D_S8(ek_dwconv2d_s8_neon, NULL, 1, ek_dw_plain_neon, ek_dw_any_neon)
 
 #endif
