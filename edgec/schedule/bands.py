@@ -163,7 +163,7 @@ def _call(before: Layer | None, deep: Layer, after: Layer | None, core: Core) ->
     first, last = before or deep, after or deep
     p = Struct(
         "ek_row_bands_t", **shape, x_row=_row(first.x.value), wide_row=wide, y_row=_row(last.y.value),
-        rows=rows, kept=kept, between=between, **functions, **told,
+        rows=rows, ring=ring, kept=kept, between=between, **functions, **told,
     )  # fmt: skip
     return KernelCall("ek_row_bands", (first.x, last.added or 0, last.y, Scratch(scratch), p, PART, PARTS))
 

@@ -34,7 +34,7 @@ EK_SHARED void ek_band_dwconv2d_f32(const void *layer, const void *rows, const e
     ek_dwconv2d_f32_t q = *d->p;
     const float *x = rows;
     q.ring = band->ring;
-    if (!q.ring) x -= (ptrdiff_t)band->low * q.iw * q.c;
+    if (!q.ring) x -= (ptrdiff_t)band->low * q.iw * q.c; /* they are the image itself */
     if (!q.cols) memset(scratch, 0, (size_t)q.c * sizeof(float));
     ek_dwconv2d_f32_rows(x, d->w, d->bias, d->slope, y, added ? (const float *)added - (float *)y : 0, scratch, &q, d->tile,
                          band->from, band->to);
