@@ -127,7 +127,7 @@ def check_kernels(graph: Graph) -> None:
             for call in op.spec.calls(op):
                 _check_kernel(call, op)
     for v in graph.outputs:
-        if _is_plain_int8(v):
+        if v.type.is_plain_int8:
             hint = "export the model with outputs in float32"
             raise UnsupportedError(f"output {v.name} is {_type_text(v)}", graph.name, hint)
 
@@ -135,7 +135,7 @@ def check_kernels(graph: Graph) -> None:
 def check_types(graph: Graph) -> None:
     """Raise UnsupportedError for int8 that stands for no reals, where a kernel wants a scale."""
     for op in graph.ops:
-        if not op.spec.plain_int8 and any(_is_plain_int8(v) for v in (*op.inputs, *op.outputs)):
+        if not op.spec.plain_int8 and any(v.type.is_plain_int8 for v in (*op.inputs, *op.outputs)):
             raise _no_kernel(op)
 
 
@@ -350,11 +350,6 @@ class Writer:
         return f"((void *)(m + {self._symbol(name)}{part}))"
 
 
-def _is_plain_int8(v: Value) -> bool:
-    """Its elements stand for no reals; most kernels take int8 with a scale."""
-    return v.type.dtype == "int8" and v.type.quant is None
-
-
 def _no_kernel(op: Op) -> UnsupportedError:
     types = ", ".join(sorted({_type_text(v) for v in (*op.inputs, *op.outputs)}))
     hint = "compute it in float32, or leave it to the program around the model"
@@ -362,7 +357,7 @@ def _no_kernel(op: Op) -> UnsupportedError:
 
 
 def _type_text(v: Value) -> str:
-    return v.type.dtype + (" without a scale" if _is_plain_int8(v) else "")
+    return v.type.dtype + (" without a scale" if v.type.is_plain_int8 else "")
 
 
 def _literal(value: object) -> str:

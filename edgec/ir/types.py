@@ -72,6 +72,11 @@ class TensorType:
         return self.quant is not None and self.dtype != "float32"
 
     @property
+    def is_plain_int8(self) -> bool:
+        """Whether elements are int8 that stand for no reals; most kernels take int8 with a scale."""
+        return self.dtype == "int8" and self.quant is None
+
+    @property
     def scale(self) -> float:
         """The per-tensor scale; a tensor without one is our bug."""
         assert self.quant is not None, "tensor is not quantized"

@@ -27,8 +27,8 @@ Rates = Mapping[str, Array]
 OTHER = "other"
 """In place of a kernel: those of which nothing was measured."""
 
-NOT_IN_C = (UnsupportedError, NotImplementedError)
-"""What an op raises that cannot be written as C."""
+NOT_IN_C = (UnsupportedError, NotImplementedError, ValueError)
+"""What an op raises that cannot be written as C: edgec has no kernel for it, or its scale is no number."""
 
 THEN = "+"
 """Before the plain kernel of a call that follows another at once."""
@@ -48,8 +48,10 @@ def cycles(op: Op, on: Core) -> float:
 def in_graph(graph: Graph, on: Core) -> dict[Op, float]:
     """Of each op of a graph, were all of it one segment: with what fusion and views save."""
     try:
-        made = asked(graph, on)
+        made = asked(graph, on) if all(map(_is_sound, graph.ops)) else None
     except NOT_IN_C:
+        made = None
+    if made is None:
         return {op: cycles(op, on) for op in graph.ops}
     table, found = rates(on.name), dict.fromkeys(graph.ops, 0.0)
     for step, here in zip(made.asked, made.cores, strict=True):
@@ -99,9 +101,14 @@ def work(op: Op) -> Array:
 def _calls(op: Op) -> Sequence[KernelCall] | None:
     """None where it cannot be written as C."""
     try:
-        return op.spec.calls(op)
+        return op.spec.calls(op) if _is_sound(op) else None
     except NOT_IN_C:
         return None
+
+
+def _is_sound(op: Op) -> bool:
+    """Whether it has the scales that it needs: graphs that are only looked at may lack them."""
+    return op.spec.plain_int8 or not any(v.type.is_plain_int8 for v in (*op.inputs, *op.outputs))
 
 
 def _taps(op: Op) -> int:
