@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 FIXTURES := build/venv-fixtures
 
 .PHONY: setup system demo test check lint types fast models-table partition-table stock-table cost-table pipeline-table \
-        cpu-table bench-arm ablation interp-table schedule-fuzz tuned bench-check bench-peers bench-host busy-check onnx-sweep faults docs \
+        cpu-table bench-arm ablation interp-table schedule-fuzz sanitize-table tuned bench-check bench-peers bench-host busy-check onnx-sweep faults docs \
         fixtures clean
 
 setup: system $(STAMP)
@@ -68,7 +68,7 @@ pipeline-table: setup
 bench-arm: setup
 	$(BIN)/python -m tests.tables.bench_arm $(ARGS)
 
-# What each part of the back-end is worth: five networks without it, in estimated cycles (as bench-arm):
+# What each part of the back-end is worth: six networks without it, in estimated cycles (as bench-arm):
 # make ablation ARGS='--board pi5 --parts views,bands'
 ablation: setup
 	$(BIN)/python -m tests.tables.ablation $(ARGS)
@@ -86,6 +86,11 @@ tuned: setup
 # make schedule-fuzz ARGS='--cases 1000 --cores cortex_a76'
 schedule-fuzz: setup
 	$(BIN)/python -m tests.tables.schedule_fuzz $(ARGS)
+
+# Real models of ../shared under sanitizers on the cores of this machine and of the boards (an hour for all):
+# make sanitize-table ARGS='--models resnet8_i8 --checks threads'
+sanitize-table: setup
+	$(BIN)/python -m tests.tables.sanitize_table $(ARGS)
 
 # Whether edgec bench tells the truth on this machine; 300 benches at the end take most of an hour:
 # make bench-check ARGS='--only wait,percentiles,profile' leaves them out

@@ -1,4 +1,4 @@
-"""What each part of the back-end is worth: one part off at a time, on five networks, in estimated cycles of a board.
+"""What each part of the back-end is worth: one part off at a time, on six networks, in estimated cycles of a board.
 
 Parts are the rules of a schedule (fusion, views, bands, …), every family of kernels (its calls are computed by the
 family that comes next, or by plain kernels), the searched schedules, and fused multiply-adds (a product and a sum in
@@ -35,7 +35,7 @@ from tests.tables.arm_programs import Program, compile_for
 from tests.tables.bench_arm import cycles_of, files, geo_mean
 from tests.tables.picycles import ROOT, SHARED, missing
 
-MODELS = "mnv2_tf2_i8,mnv1_025_128_u8,resnet8_f32,mnv1_025_224_f32,mp_selfie_land"
+MODELS = "mnv2_tf2_i8,movenet_lightning_i8,resnet8_f32,mnv1_025_224_f32,mp_selfie_land,pfld_ghostone"
 WORK = ROOT / "build" / "ablation"
 
 WORTH = 1.001

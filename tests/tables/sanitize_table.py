@@ -1,0 +1,161 @@
+"""Real models under sanitizers: the C of each core with fast kernels, as gcc and clang see it at run time.
+
+    addresses   AVX2, and AVX-512 VNNI where this processor has it: gcc's address and undefined behaviour sanitizers
+    threads     the same code for four threads, on 2, 3 and 4: gcc's thread sanitizer; the outputs are the same bits
+    undefined   the boards' cores under QEMU: clang's undefined behaviour sanitizer, which ends the program
+
+Markdown on the screen, build/sanitize-table.json; 1 if anything is found.
+
+    python -m tests.tables.sanitize_table [--models a,b,FILE] [--checks addresses,threads,undefined]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from edgec_devices import Board
+
+from edgec.emit.c import CSRC
+from edgec.emit.sources import TargetSources, target_sources
+from edgec.errors import EdgecError
+from edgec.schedule.cores import Core, cores_of
+from tests.harness import has
+from tests.tables.arm_programs import lowered_for
+from tests.tables.bench_arm import MODELS, files
+from tests.tables.picycles import ROOT
+
+BOARDS = ("pi3", "pi4", "pi5")
+FLAGS = ("-std=c11", "-O1", "-g", "-ffp-contract=off", "-DEK_PROGRAM", "-DEK_ARENAS_APART", f"-I{CSRC}")
+ADDRESSES = ("gcc", "-march=x86-64-v3", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+RACES = ("gcc", "-march=x86-64-v3", "-fsanitize=thread")
+UNDEFINED = ("-static", "-fsanitize=undefined", "-fsanitize-trap=undefined")
+LIMIT_S = 3600
+
+
+@dataclass(frozen=True)
+class Row:
+    """One model on one core. found: what a sanitizer said; "" if nothing."""
+
+    model: str
+    check: str
+    core: str
+    found: str
+
+
+def compiled(sources: TargetSources, command: Sequence[str], folder: Path) -> Path:
+    """The program of a model; its weights lie beside it."""
+    (folder / "weights.bin").write_bytes(sources.weights)
+    objects = []
+    for name, text in sources.texts.items():
+        source, made = folder / name, folder / f"{name}.o"
+        source.write_text(text)
+        _run([*command, *FLAGS, *sources.flags.get(name, ()), "-c", str(source), "-o", str(made)])
+        objects.append(str(made))
+    _run([*command, *FLAGS, str(CSRC / "main.c"), *objects, "-lm", "-pthread", "-o", str(folder / "main")])
+    return folder / "main"
+
+
+def _run(command: Sequence[str | Path]) -> str:
+    """What it prints. Raises RuntimeError with its last words."""
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, errors="replace")
+    if done.returncode or done.stderr:
+        raise RuntimeError(f"exit status {done.returncode}: {done.stderr[-3000:]}")
+    return done.stdout
+
+
+def _x86() -> Mapping[str, tuple[Core, ...]]:
+    """The cores whose code this machine runs, each by itself."""
+    board = Board.load("host")
+    found = {c.name: (c,) for c in cores_of(board, board.targets[0], 4)}
+    return {name: cores for name, cores in found.items() if "vnni" not in name or has("avx512_vnni")}
+
+
+def addresses(file: Path) -> Iterator[tuple[str, str]]:
+    """Core by core, what is found."""
+    for name, cores in _x86().items():
+        yield name, _found(file, "host", cores, ADDRESSES, [["--runs", "1"]])
+
+
+def threads(file: Path) -> Iterator[tuple[str, str]]:
+    """Core by core, what is found."""
+    for name, cores in _x86().items():
+        yield name, _found(file, "host", cores, RACES, [["--runs", "2", "--threads", n] for n in "1234"])
+
+
+def undefined(file: Path) -> Iterator[tuple[str, str]]:
+    """Board by board, what is found."""
+    for name in BOARDS:
+        board = Board.load(name)
+        target = board.targets[0]
+        zig = (sys.executable, "-m", "ziglang", "cc", "-target", target.program, f"-mcpu={target.mcpu}", *UNDEFINED)
+        qemu = (target.qemu, "-cpu", target.qemu_cpu)
+        yield target.mcpu, _found(file, name, cores_of(board, target), zig, [["--runs", "1"]], qemu)
+
+
+CHECKS = {"addresses": addresses, "threads": threads, "undefined": undefined}
+
+
+def _found(
+    file: Path,
+    board: str,
+    cores: tuple[Core, ...],
+    command: Sequence[str],
+    runs: Sequence[Sequence[str]],
+    emulator: Sequence[str] = (),
+) -> str:
+    """The same outputs of all runs are wanted, and nothing said."""
+    lowered = lowered_for(file, board)
+    sources = target_sources(lowered.graph, lowered.partition.segments, cores)
+    flags = {n: (*sources.flags.get(n, ()), *cores[0].flags) for n in sources.texts}  # of one core there are none
+    with tempfile.TemporaryDirectory(prefix="edgec-") as tmp:
+        folder = Path(tmp)
+        try:
+            made = replace(sources, flags=flags)
+            main = compiled(made, command, folder)
+            for options in runs:
+                _run([*emulator, main, *options, "--output", folder / f"out{options[-1]}"])
+            outputs = [[p.read_bytes() for p in sorted(f.iterdir())] for f in sorted(folder.glob("out*"))]
+        except RuntimeError as e:
+            return str(e)
+        return "" if all(o == outputs[0] for o in outputs) else "threads give other bits"
+
+
+def markdown(rows: Sequence[Row]) -> Iterator[str]:
+    """A line for each model and check."""
+    yield "| model | check | core | found |"
+    yield "| --- | --- | --- | --- |"
+    for r in rows:
+        yield f"| {r.model} | {r.check} | {r.core} | {' '.join(r.found.split())[:200] or 'nothing'} |"
+
+
+def main() -> int:
+    """Prints the table and writes build/sanitize-table.json."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", default=",".join(MODELS), help="names, or files, with commas")
+    parser.add_argument("--checks", default=",".join(CHECKS), help="names, with commas")
+    parser.add_argument("--json", type=Path, default=ROOT / "build" / "sanitize-table.json", metavar="FILE")
+    given, rows = parser.parse_args(), list[Row]()
+    os.environ["ASAN_OPTIONS"] = "detect_leaks=0"
+    for model, file in files(given.models.split(",")):
+        for check in given.checks.split(","):
+            try:
+                rows += [Row(model, check, core, found) for core, found in CHECKS[check](file)]
+            except EdgecError as e:
+                rows.append(Row(model, check, "", str(e)))
+            print(*markdown(rows[-1:]), sep="\n", file=sys.stderr, flush=True)
+    print("\n".join(markdown(rows)))
+    given.json.parent.mkdir(parents=True, exist_ok=True)
+    given.json.write_text(json.dumps([asdict(r) for r in rows], indent=1) + "\n")
+    return int(any(r.found for r in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
