@@ -9,6 +9,7 @@ import numpy as np
 
 from edgec.ir import Array
 from edgec.schedule.cores import Core
+from edgec.schedule.shares import equal_blocks
 
 ROWS = {16: (8, 7, 6, 5, 4, 3, 2, 1), 32: (6, 5, 4, 3, 2, 1), 64: (14, 12, 10, 8, 7, 6, 5, 4, 3, 2, 1)}
 """Windows of the tiles of ek_tile_f32_simd.h, by the bytes of a vector."""
@@ -113,6 +114,8 @@ def walks(c: Windows, core: Core) -> Iterator[Walk]:
     touch = many * ((c.ic >= WIDE) + 2 * (c.oc >= WIDE))
     for tile in tiles(c, core):
         best = _block(c, core, tile)
+        if core.threads > 1 and c.n * c.oh == 1:
+            best = equal_blocks(c.ow, range(best, max(tile, best // 4) - 1, -tile), panels, core.threads)
         for block in sorted({tile, 2 * tile, 4 * tile, best}, key=lambda b: abs(b - best)):
             if block > -(-c.ow // tile) * tile:
                 continue

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 
@@ -10,9 +9,7 @@ from edgec.ir import Struct
 from edgec.schedule.cores import Core
 from edgec.schedule.gemm_s8.panels import GATHERED, LINE, Panels, Requant, Tile
 from edgec.schedule.gemm_s8.windows import Windows
-
-_EQUAL = 1.03
-"""What the largest part of threads may be, of an equal share."""
+from edgec.schedule.shares import equal_blocks
 
 
 @dataclass(frozen=True)
@@ -100,17 +97,8 @@ def _rows(c: Windows, t: Tile, core: Core) -> Iterator[Walk]:
 
 def _shared(total: int, row: int, mr: int, panels: int, parts: int) -> int:
     """Windows in a row, `row` or a little fewer, such that all parts get as many."""
-
-    def largest(one: int) -> int:
-        """Windows times panels of the largest part."""
-        rows = _ceil(total, one)
-        ends = [rows * panels * part // parts for part in range(parts + 1)]
-        missing, full = rows * one - total, (rows - 1) * panels  # of the last row, whose passes come last
-        return max((b - a) * one - missing * max(0, b - max(a, full)) for a, b in itertools.pairwise(ends))
-
-    fitting = [one for n in range(row, max(mr, row // 3) - 1, -mr) if (one := _even(total, n, mr)) <= row]
-    good = (one for one in fitting if largest(one) * parts <= _EQUAL * total * panels)
-    return next(good, min(fitting, key=largest, default=row))
+    fewer = (_even(total, n, mr) for n in range(row, max(mr, row // 3) - 1, -mr))
+    return equal_blocks(total, [row, *(n for n in fewer if n <= row)], panels, parts)
 
 
 def _even(total: int, wanted: int, mr: int) -> int:

@@ -31,16 +31,16 @@ typedef struct {
 } ek_row_bands_t;
 
 /* x: the image of the first convolution that there is; added: null, or as y. scratch: of this part alone, expanded rows,
- * then what is between, then what the layers need. Threads share the bands. */
+ * then what is between, then what the layers need. Threads share the rows. */
 EK_SHARED void ek_row_bands(const void *x, const void *added, void *y, void *scratch, const ek_row_bands_t *p, int part,
                             int parts) {
-    const int bands = (p->oh + p->rows - 1) / p->rows;
     const ptrdiff_t wide = p->wide_row;
-    const ek_share_t share = ek_share(p->n * bands, 1, part, parts);
+    const ek_share_t share = ek_share(p->n * p->oh, (p->rows + 1) / 2, part, parts);
     unsigned char *kept = scratch, *between = kept + p->kept, *rest = between + p->between;
     int first = 0, past = 0; /* the expanded rows that there are */
-    EK_NO_UNROLL for (int b = share.from; b < share.to; b++) {
-        const int image = b / bands, o = b % bands * p->rows, count = EK_MIN(p->rows, p->oh - o), y0 = o * p->sh - p->pt;
+    EK_NO_UNROLL for (int row = share.from, count; row < share.to; row += count) {
+        const int image = row / p->oh, o = row % p->oh, y0 = o * p->sh - p->pt;
+        count = EK_MIN(p->rows, EK_MIN(p->oh - o, share.to - row));
         const int low = EK_MIN(EK_MAX(y0, 0), p->ih);
         const int high = EK_MAX(EK_MIN(y0 + (count - 1) * p->sh + (p->kh - 1) * p->dh + 1, p->ih), low);
         const unsigned char *px = (const unsigned char *)x + (ptrdiff_t)image * p->ih * p->x_row;
@@ -49,7 +49,7 @@ EK_SHARED void ek_row_bands(const void *x, const void *added, void *y, void *scr
         unsigned char *to = (unsigned char *)y + at;
         const ek_band_t band = {o, o + count, low, high, low - y0, p->before ? p->ring : 0};
         if (p->before) {
-            if (b == share.from || o == 0 || past < low) first = past = low;
+            if (row == share.from || o == 0 || past < low) first = past = low;
             if (!p->ring) memmove(kept, kept + (low - first) * wide, (size_t)((past - low) * wide));
             first = low;
             EK_NO_UNROLL for (int next; past < high; past = next) {

@@ -16,7 +16,7 @@ typedef struct {
     int tile;                      /* windows of a tile */
     int block;                     /* windows that meet one panel of weights after the other: whole tiles */
     int panels;                    /* panels that all windows meet before the next ones are read */
-    int by_panel;                  /* threads share: 0 blocks, 1 panels */
+    int by_panel;                  /* threads share panels first, not blocks */
     int touch;                     /* what of a block is fetched first, as it is beyond the cache: 1 image, 2 result */
     int todo;                      /* EK_DO_* */
     float low, high, low_sum, high_sum;
@@ -60,13 +60,12 @@ EK_KERNEL void ek_gemm_f32_group(const float *x, const float *w, const float *ad
     const int across = (p->ow + p->block - 1) / p->block, c = p->group_ic, wide = (p->kw - 1) * p->dw;
     const ptrdiff_t size = (ptrdiff_t)p->kh * p->kw * c * EK_PANEL_F32;
     const int whole = p->dw == 1 && c == p->ic; /* a row of a window is one run */
-    ek_share_t blocks = {0, p->n * p->oh * across}, panels = {0, (oc + EK_PANEL_F32 - 1) / EK_PANEL_F32};
-    if (p->by_panel)
-        panels = ek_share(panels.to, 1, part, parts);
-    else
-        blocks = ek_share(blocks.to, 1, part, parts);
-    EK_ROLLED for (int j = panels.from; j < panels.to; j += p->panels)
-        EK_ROLLED for (int b = blocks.from; b < blocks.to; b++) {
+    const int blocks = p->n * p->oh * across, count = (oc + EK_PANEL_F32 - 1) / EK_PANEL_F32;
+    EK_ROLLED for (int at_once = 0; at_once < count; at_once += p->panels)
+        EK_ROLLED for (int b = 0; b < blocks; b++) {
+            const ek_range_t panels = ek_share_of(b, blocks, count, p->by_panel, part, parts);
+            const int j = EK_MAX(at_once, panels.from), past = EK_MIN(at_once + p->panels, panels.to);
+            if (j >= past) continue;
             const int row = b / across, image = row / p->oh, oy = row % p->oh, y0 = oy * p->sh - p->pt;
             const int end = EK_MIN(b % across * p->block + p->block, p->ow);
             const int inside = y0 >= 0 && y0 + (p->kh - 1) * p->dh < p->ih;
@@ -89,14 +88,14 @@ EK_KERNEL void ek_gemm_f32_group(const float *x, const float *w, const float *ad
                     t->runs_x = p->dw == 1 ? 1 : p->kw, t->run = p->dw == 1 ? p->kw * c : c;
                     t->dy = (ptrdiff_t)cols * c, t->dx = p->dw * c, t->sx = p->sw * c;
                 }
-                EK_ROLLED for (int k = j; k < EK_MIN(j + p->panels, panels.to); k++) {
+                EK_ROLLED for (int k = j; k < past; k++) {
                     const int o = k * EK_PANEL_F32, cols = EK_MIN(EK_PANEL_F32, oc - o);
                     (cols <= EK_VL ? tail : tile)(from, w + k * size, added ? added + to + o : added, y + to + o, t, o,
                                                     EK_MIN(next, end) - i, cols);
                 }
                 if (p->after) {
-                    const int o = j * EK_PANEL_F32, past = EK_MIN(j + p->panels, panels.to) * EK_PANEL_F32;
-                    ek_after_f32(p->after, y + to + o, p->yx, EK_MIN(next, end) - i, EK_MIN(past, oc) - o, &p->coef);
+                    const int o = j * EK_PANEL_F32, cols = EK_MIN(past * EK_PANEL_F32, oc) - o;
+                    ek_after_f32(p->after, y + to + o, p->yx, EK_MIN(next, end) - i, cols, &p->coef);
                 }
             }
         }

@@ -1,0 +1,24 @@
+"""How threads share a row of windows times panels of channels: csrc/ek_base.h, ek_share_of."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+
+_EQUAL = 1.03
+"""What the largest part may be, of an equal share."""
+
+
+def largest_part(total: int, block: int, panels: int, parts: int) -> int:
+    """Windows times panels of the largest part, where threads share passes: blocks of so many windows times panels."""
+    blocks = -(-total // block)
+    ends = [blocks * panels * part // parts for part in range(parts + 1)]
+    missing, full = blocks * block - total, (blocks - 1) * panels  # of the last block, whose passes come last
+    return max((b - a) * block - missing * max(0, b - max(a, full)) for a, b in itertools.pairwise(ends))
+
+
+def equal_blocks(total: int, blocks: Iterable[int], panels: int, parts: int) -> int:
+    """The first of some lengths of a block by which parts get as many windows times panels; else the most equal."""
+    known = list(blocks)
+    good = (n for n in known if largest_part(total, n, panels, parts) * parts <= _EQUAL * total * panels)
+    return next(good, min(known, key=lambda n: largest_part(total, n, panels, parts)))
