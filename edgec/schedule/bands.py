@@ -155,7 +155,8 @@ def _call(before: Layer | None, deep: Layer, after: Layer | None, core: Core) ->
     unit = 2 * shape["dh"]
     fitting = [r for r in range(unit, max(unit, _ROWS) + 1, unit) if sum(room(r)[1:]) <= core.l2 // 4]
     rows = max(fitting, default=unit)
-    _, kept, between = room(rows)
+    high, kept, between = room(rows)
+    ring = high if "ring" in deep.p.fields else 0
     layers = {"before": before, "depthwise": deep, "after": after}
     told = {f"{name}_layer": layer.struct for name, layer in layers.items() if layer}
     functions = {name: layer.function for name, layer in layers.items() if layer}

@@ -1,4 +1,4 @@
-"""Depthwise weights with a zero point: windows that slide, with what int8 does not hold taken from all their weights."""
+"""Depthwise weights with a zero point: windows slide, and what int8 does not hold comes from all weights of a channel."""
 
 from __future__ import annotations
 
