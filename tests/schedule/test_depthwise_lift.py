@@ -1,4 +1,4 @@
-"""Depthwise weights with a zero point: windows slide, and what int8 does not hold comes from all weights of a channel."""
+"""Depthwise weights with a zero point: windows slide, what int8 does not hold comes from all weights of a channel."""
 
 from __future__ import annotations
 
