@@ -25,6 +25,9 @@ _FROM = {2: 80, 4: 250}
 _PIXEL, _COPY = 12, 4
 """Instructions to copy a pixel at the border: for itself and for each vector of its channels."""
 
+_BETWEEN = 1
+"""Instructions that it takes as long as to write and read a float of the matrices."""
+
 _HALF = 0.55
 """Of the time of a panel, what one with a single vector takes."""
 
@@ -85,8 +88,11 @@ class Tiling:
         around = count * (vectors_in * _TO[self.m] + vectors_out * _FROM[self.m])
         border = count - c.n * c.dh * c.dw * max(0, down - 2) * max(0, across - 2)
         weights = 4 * numbers * c.ic * c.oc
+        between = count * numbers * (c.ic + c.oc) * _BETWEEN
         times = -(-count // self.block) if weights > core.l2 // 2 else 1
-        return product + around + border * numbers * (_PIXEL + _COPY * vectors_in) + times * _read(weights, core)
+        return (
+            product + around + border * numbers * (_PIXEL + _COPY * vectors_in) + between + times * _read(weights, core)
+        )
 
 
 def _read(weights: int, core: Core) -> float:

@@ -1,10 +1,10 @@
 /* Winograd's 3x3 float convolutions of stride 1: m x m results from (m + 2) x (m + 2) products per pair of channels.
  *
- * Tiles of the image are transformed, for each of their (m + 2)^2 numbers a matrix product takes many tiles at once, and
- * its sums are transformed back. A block of tiles goes through all that before the next. The weights come transformed,
- * in panels of channels: [panels][numbers of a tile][channels of the image][channels of a panel].
+ * Tiles of the image are transformed, for each of their (m + 2)^2 numbers a matrix product takes many tiles at once,
+ * and its sums are transformed back. A block of tiles goes through all that before the next. The weights come
+ * transformed, in panels of channels: [panels][numbers of a tile][channels of the image][channels of a panel].
  *
- * The points of the transforms are 0, +-q[0], .., infinity. A dilated convolution is dh * dw plain ones, of every dh-th
+ * The points of the transforms are 0, +-q[0], +-q[1], infinity. A dilated convolution is dh * dw plain ones, of every dh-th
  * row and dw-th column: those are tiled one after the other. */
 #ifndef EK_WINOGRAD_F32_SIMD_H
 #define EK_WINOGRAD_F32_SIMD_H
@@ -128,8 +128,9 @@ EK_KERNEL void ek_winograd_in(const float *x, ptrdiff_t dy, ptrdiff_t dx, float 
 }
 
 /* The sums of a tile, s[number * apart], as results: `c` channels from channel o on. y, added: of the first result. */
-EK_KERNEL void ek_winograd_out(const float *s, ptrdiff_t apart, const float *added, float *y, const ek_winograd_f32_t *p,
-                               const ek_tile_f32_t *t, int o, int c, int rows, int cols, const int m) {
+EK_KERNEL void ek_winograd_out(const float *s, ptrdiff_t apart, const float *added, float *y,
+                               const ek_winograd_f32_t *p, const ek_tile_f32_t *t, int o, int c, int rows, int cols,
+                               const int m) {
     const ptrdiff_t yy = (ptrdiff_t)p->yy * p->dh, yx = (ptrdiff_t)p->yx * p->dw;
     const int clamps = !(t->todo & ~(EK_DO_LOW | EK_DO_HIGH)), adds = t->todo & EK_DO_ADD;
     const ek_vf low = ek_vf_set(t->low), high = ek_vf_set(t->high);
@@ -199,7 +200,8 @@ EK_SHARED void ek_winograd_touch(const float *x, const float *y, const ek_winogr
         const float *image = x + (ptrdiff_t)at.image * p->ih * p->iw * p->ic;
         const float *result = y + (ptrdiff_t)at.image * p->yn + (ptrdiff_t)at.oy * p->yy + (ptrdiff_t)at.ox * p->yx;
         next = EK_MIN(i - i % p->across + p->across, first + count);
-        const int wide = (next - i) * p->m * p->dw, from = EK_MAX(at.ix, 0), to = EK_MIN(at.ix + wide + 2 * p->dw, p->iw);
+        const int wide = (next - i) * p->m * p->dw;
+        const int from = EK_MAX(at.ix, 0), to = EK_MIN(at.ix + wide + 2 * p->dw, p->iw);
         EK_ROLLED for (int r = 0, iy = at.iy; r < (p->touch & 1 ? p->m + 2 : 0); r++, iy += p->dh)
             if (iy >= 0 && iy < p->ih)
                 ek_touch_f32(image + ((ptrdiff_t)iy * p->iw + from) * p->ic, (ptrdiff_t)(to - from) * p->ic);
@@ -247,7 +249,8 @@ EK_SHARED void ek_winograd_f32_simd(const float *x, const float *w, const float 
                                     ek_winograd_in_fn *in, ek_winograd_out_fn *out, ek_tile_f32_fn *tile,
                                     ek_tile_f32_fn *tail, int part, int parts) {
     static const float none[EK_PANEL_F32];
-    const int numbers = (p->m + 2) * (p->m + 2), wide = EK_MIN(p->panels * EK_PANEL_F32, (p->oc + EK_VL - 1) / EK_VL * EK_VL);
+    const int numbers = (p->m + 2) * (p->m + 2);
+    const int wide = EK_MIN(p->panels * EK_PANEL_F32, (p->oc + EK_VL - 1) / EK_VL * EK_VL);
     const int tiles = p->n * p->dh * p->dw * p->down * p->across;
     const ptrdiff_t size = (ptrdiff_t)numbers * p->ic * EK_PANEL_F32;
     float *sums = scratch + (ptrdiff_t)numbers * p->apart_v;
@@ -270,8 +273,9 @@ EK_SHARED void ek_winograd_f32_simd(const float *x, const float *w, const float 
             EK_ROLLED for (int e = 0; e < numbers; e++)
                 EK_ROLLED for (int k = j; k < next; k++) {
                     const int narrow = p->oc - k * EK_PANEL_F32 <= EK_VL, cols = narrow ? EK_VL : EK_PANEL_F32;
-                    (narrow ? tail : tile)(scratch + (ptrdiff_t)e * p->apart_v, w + k * size + (ptrdiff_t)e * p->ic * cols,
-                                           NULL, sums + (ptrdiff_t)e * p->apart_s + (k - j) * EK_PANEL_F32, &product, 0,
+                    const float *by = w + k * size + (ptrdiff_t)e * p->ic * cols;
+                    (narrow ? tail : tile)(scratch + (ptrdiff_t)e * p->apart_v, by, NULL,
+                                           sums + (ptrdiff_t)e * p->apart_s + (k - j) * EK_PANEL_F32, &product, 0,
                                            rows, cols);
                 }
             ek_winograd_store(sums, wide, added, y, p, &t, out, first, count, j * EK_PANEL_F32,
