@@ -139,10 +139,11 @@ EK_KERNEL void ek_gemm_s8_lifted_neon(int32_t more[2 * EK_NEON_NR], const ek_gem
 }
 
 /* Windows in pairs, FAST, with a two to begin with: the first piece of a pair beside the results of the pair before it,
- * which wait for each other. beside: see EK_TWO_BESIDE. saturate: all channels, and results as they saturate. */
+ * which wait for each other. beside: see EK_TWO_BESIDE. saturate: all channels, and results as they saturate. two: of a
+ * two more, and nothing else. */
 EK_KERNEL void ek_gemm_s8_pairs_neon(const int8_t *const *taps, ptrdiff_t at, const ek_gemm_s8_panel_neon_t *a,
                                      int8_t *y, int channels, const ek_gemm_s8_t *p, int pairs, const int beside,
-                                     const int saturate) {
+                                     const int saturate, const int two) {
     const ptrdiff_t step = p->step, y_step = p->y_step;
     const int8_t *x = ek_gemm_s8_piece_neon(taps, at, a->two);
     const int32_t *more = a->q;
@@ -150,17 +151,21 @@ EK_KERNEL void ek_gemm_s8_pairs_neon(const int8_t *const *taps, ptrdiff_t at, co
     const int deep = twos + a->fours + a->ones + a->rests; /* than one piece */
     int32_t lifted[2 * EK_NEON_NR];
     int32x4_t s[2][8], sum[2][2];
+    const int8_t *z = two ? ek_gemm_s8_piece_neon(taps, at, a->two + 1) : x;
     ek_gemm_s8_first_neon(s, a->w_two, x, step, beside);
     EK_NO_UNROLL for (; pairs > 0; pairs--, at += 2 * step, y += 2 * y_step) {
-        if (deep) {
+        if (two) {
+            ek_gemm_s8_last_neon(s, a->w_two + 128, z, step);
+        } else if (deep) {
             if (a->rests) ek_gemm_s8_lifted_neon(lifted, a, taps, at, step), more = lifted;
             if (!beside && a->fours) ek_gemm_s8_fours_neon(s, a->w_four, a->four, a->fours, taps, at, step);
             if (!beside && twos) ek_gemm_s8_twos_neon(s, a->w_two + 128, a->two + 1, twos, taps, at, step);
             if (beside && twos) ek_gemm_s8_twos_beside_neon(s, a->w_two + 128, a->two + 1, twos, taps, at, step);
             ek_gemm_s8_ones_neon(s, a, taps, at, step, 2);
         }
-        ek_gemm_s8_across_neon(sum[0], s[0], more), ek_gemm_s8_across_neon(sum[1], s[1], more + next);
-        x += pairs > 1 ? 2 * step : 0;
+        ek_gemm_s8_across_neon(sum[0], s[0], more);
+        ek_gemm_s8_across_neon(sum[1], s[1], two ? more : more + next);
+        x += pairs > 1 ? 2 * step : 0, z += pairs > 1 ? 2 * step : 0;
         const int8x16_t v = ek_gemm_s8_bytes_neon(sum, a->q, p, saturate);
         const int late = beside && !saturate; /* what follows a branch is not beside */
         if (!late) ek_gemm_s8_store_neon(v, y, y_step, saturate ? EK_NEON_NR : channels);
@@ -195,8 +200,10 @@ EK_KERNEL void ek_gemm_s8_row_neon(const int8_t *const *taps, ptrdiff_t at, cons
     int done = 0;
     if (mr == 2 && p->finish == EK_GEMM_FAST) {
         if (a.twos) {
-            if (saturate) ek_gemm_s8_pairs_neon(taps, at, &a, y, channels, p, windows / 2, beside, 1);
-            else ek_gemm_s8_pairs_neon(taps, at, &a, y, channels, p, windows / 2, beside, 0);
+            const int two = beside && a.twos == 2 && !a.fours && !a.ones && !a.rests;
+            if (saturate && two) ek_gemm_s8_pairs_neon(taps, at, &a, y, channels, p, windows / 2, beside, 1, 1);
+            else if (saturate) ek_gemm_s8_pairs_neon(taps, at, &a, y, channels, p, windows / 2, beside, 1, 0);
+            else ek_gemm_s8_pairs_neon(taps, at, &a, y, channels, p, windows / 2, beside, 0, 0);
             done = windows & ~1;
         } else if (saturate && a.ones == 1 && !a.rests) {
             ek_gemm_s8_short_neon(taps, at, &a, y, EK_NEON_NR, p, windows / 2, 1);

@@ -200,6 +200,26 @@ EK_KERNEL void ek_gemm_s8_twos_beside_neon(int32x4_t s[2][8], const int8_t *w, c
         : EK_OTHER_OPERANDS
         : EK_CLOBBERS);
 }
+/* The second piece of two windows, if it is the last: in a straight line with what follows. */
+#define EK_PRODUCTS(a, b, n0, n1, base, o0, o1, t0, t1, t2, t3)                                                   \
+    EK_M8(smull, t0, a, 24) EK_L(n0, base, o0) EK_M8(smull, t1, a, 26) EK_M8(smull, t2, b, 24)                    \
+    EK_L(n1, base, o1) EK_M8(smull, t3, b, 26) EK_M16(smlal2, t0, a, 24) EK_M16(smlal2, t1, a, 26)                \
+    EK_M16(smlal2, t2, b, 24) EK_M16(smlal2, t3, b, 26)
+EK_KERNEL void ek_gemm_s8_last_neon(int32x4_t s[2][8], const int8_t *w, const int8_t *x, ptrdiff_t step) {
+    const ek_gemm_s8_piece_t *piece = 0;
+    int count = 0;
+    __asm__ volatile(
+        "ldr q24, [%[x], xzr]\n\t" EK_L(16, %[w], EK_I0) EK_L(18, %[w], EK_I16) "ldr q26, [%[x], %[step]]\n\t"
+        "add x5, %[w], #64\n\t"
+        EK_PRODUCTS(16, 18, 20, 22, %[w], EK_I32, EK_I48, 28, 29, 30, 31)
+        EK_TWO_BESIDE(20, 22, 16, 18, x5, EK_I0, EK_I16, "", "", 17, 19, 21, 23, 28, 29, 30, 31, 0, 1, 2, 3)
+        EK_TWO_BESIDE(16, 18, 20, 22, x5, EK_I32, EK_I48, "", "", 28, 29, 30, 31, 17, 19, 21, 23, 4, 5, 6, 7)
+        EK_TWO_BESIDE(20, 22, 16, 18, x5, EK_I0, EK_I16, "", "", 17, 19, 21, 23, 28, 29, 30, 31, 8, 9, 10, 11)
+        EK_P(17) EK_P(19) EK_P(21) EK_P(23) EK_A(12, 17) EK_A(13, 19) EK_A(14, 21) EK_A(15, 23)
+        : EK_SUM_OPERANDS
+        : [x] "r"(x), [step] "r"(step)
+        : EK_CLOBBERS);
+}
 #else
 EK_KERNEL void ek_gemm_s8_first_neon(int32x4_t s[2][8], const int8_t *w, const int8_t *x, ptrdiff_t step,
                                      const int beside) {
@@ -219,6 +239,10 @@ EK_KERNEL void ek_gemm_s8_twos_neon(int32x4_t s[2][8], const int8_t *w, const ek
 EK_KERNEL void ek_gemm_s8_twos_beside_neon(int32x4_t s[2][8], const int8_t *w, const ek_gemm_s8_piece_t *piece,
                                            int count, const int8_t *const *taps, ptrdiff_t at, ptrdiff_t step) {
     ek_gemm_s8_pieces_neon(s, w, piece, count, taps, at, step, 1, 2);
+}
+EK_KERNEL void ek_gemm_s8_last_neon(int32x4_t s[2][8], const int8_t *w, const int8_t *x, ptrdiff_t step) {
+    const ek_gemm_s8_piece_t piece = {0, 0};
+    ek_gemm_s8_pieces_neon(s, w, &piece, 1, &x, 0, step, 1, 2);
 }
 #endif
 
