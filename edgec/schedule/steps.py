@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from edgec.ir import PART, PARTS, Graph, KernelCall, Op
 from edgec.schedule.bands import in_bands
+from edgec.schedule.chains import in_chains
 from edgec.schedule.cores import Core
 from edgec.schedule.fuse import Step, fuse, outer
 from edgec.schedule.liveness import ALIGNMENT, aligned, lifetimes, peak, tensors
@@ -42,6 +43,8 @@ def schedule(graph: Graph, core: Core, rules: Rules = DEFAULT) -> Scheduled:
         replace(s, calls=tuple(chosen(c, on, rules.choose) for c in s.calls))
         for s, on in zip(found.asked, found.cores, strict=True)
     ]
+    if rules.chains:
+        steps = in_chains(graph, found.asked, steps, core, found.places)
     if rules.bands:
         steps = in_bands(graph, steps, core, found.places)
     shared = (replace(s, shared=_worth_sharing([graph.ops[i] for i in s.ops], core)) for s in steps)

@@ -18,7 +18,7 @@ _LOW, _HIGH, _ADD, _LOW_SUM, _HIGH_SUM, _PRELU, _HARD_SWISH = 1, 2, 4, 8, 16, 32
 CLAMPS = _LOW | _HIGH
 """Of the sum itself."""
 
-_BOUNDS = {"ek_relu_f32": (0.0, inf), "ek_relu6_f32": (0.0, 6.0), "ek_relu_n1_to_1_f32": (-1.0, 1.0)}
+BOUNDS = {"ek_relu_f32": (0.0, inf), "ek_relu6_f32": (0.0, 6.0), "ek_relu_n1_to_1_f32": (-1.0, 1.0)}
 
 
 APART = 32
@@ -166,8 +166,8 @@ def _after(e: Epilogue, call: KernelCall) -> Epilogue | None:
     elif call.kernel == "ek_clamp_f32":
         ends = call.struct("ek_coef_t").fields
         after = e.clamp(_number(ends["a"]), _number(ends["b"]))
-    elif call.kernel in _BOUNDS:
-        after = e.clamp(*_BOUNDS[call.kernel])
+    elif call.kernel in BOUNDS:
+        after = e.clamp(*BOUNDS[call.kernel])
     elif call.kernel == "ek_hard_swish_f32":
         after = e.hard_swish()
     else:

@@ -1,0 +1,207 @@
+"""Chains: elementwise float calls that follow each other, block by block in one loop, so that what lies between them
+stays in the first cache and out of the arena."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+
+import numpy as np
+
+from edgec.ir import PART, PARTS, Array, Graph, KernelCall, Pointer, Struct, Table, Value
+from edgec.schedule.cores import Core
+from edgec.schedule.fuse import Step
+from edgec.schedule.gemm_f32.epilogue import BOUNDS
+from edgec.schedule.kernels.elementwise import FLOATS
+from edgec.schedule.liveness import lifetimes, peak, tensors
+from edgec.schedule.views import Places
+
+_INPUTS, _OUTPUTS, _SLOTS, _STEPS = 4, 2, 3, 8
+_BLOCK = 1024
+"""EK_CHAIN_*, as ek_chain_f32_simd.h has them."""
+
+_ABOUT = 512
+"""Elements of a block, rather more than fewer: its tensors share the first cache."""
+
+
+@dataclass(frozen=True)
+class _Link:
+    """A step of ek_chain_f32_simd. op: EK_CHAIN_*. b: none where k is a constant [channels] or of one element."""
+
+    op: str
+    a: Value
+    y: Value
+    b: Value | None = None
+    k: Array | None = None
+    bias: Array | None = None
+    bounds: tuple[float, float] = (-inf, inf)
+    function: str = ""
+    coefficients: tuple[float, float] = (0.0, 0.0)
+
+    @property
+    def reads(self) -> tuple[Value, ...]:
+        """Computed tensors."""
+        return (self.a,) if self.b is None else (self.a, self.b)
+
+
+def in_chains(graph: Graph, asked: Sequence[Step], steps: Sequence[Step], core: Core, where: Places) -> list[Step]:
+    """Join scheduled steps that are elementwise, two at least, to one step each; asked: the same with plain calls.
+
+    Each reads what the one before makes; what others read of that is stored too. No more bytes live then.
+    """
+    chains = _Chains(graph, steps, where)
+    if core.isa:
+        for plain in asked:
+            link = _link(plain.calls[0]) if len(plain.calls) == 1 else None
+            if link is not None:
+                chains.add(plain, link)
+    return chains.result
+
+
+class _Chains:
+    """The steps as they are joined. links: of the steps that are elementwise, or chains; by their ops."""
+
+    def __init__(self, graph: Graph, steps: Sequence[Step], where: Places) -> None:
+        self.where, self.result = where, list(steps)
+        self.border = {*graph.inputs, *graph.outputs}
+        self.links: dict[tuple[int, ...], tuple[_Link, ...]] = {}
+        self.written: dict[Value, tuple[int, ...]] = {}
+
+    def add(self, plain: Step, link: _Link) -> None:
+        """Join a step with those that make what it reads, where that can be."""
+        self.links[plain.ops], self.written[link.y] = (link,), plain.ops
+        ops = plain.ops
+        for v in link.reads:
+            before = self.written.get(v)
+            if before is not None and before in self.links and before != ops:
+                ops = self._join(before, ops)
+
+    def _join(self, before: tuple[int, ...], ops: tuple[int, ...]) -> tuple[int, ...]:
+        """The ops of the chain that both are then; `ops` where they stay apart."""
+        first, last = (next(s for s in self.result if s.ops == o) for o in (before, ops))
+        links = (*self.links[before], *self.links[ops])
+        between = [s for s in self.result if first.at < s.at < last.at]
+        made = [link.y for link in self.links[before]]
+        if any(v in made for s in between for v in tensors(s.calls)):
+            return ops
+        joined = (*before, *ops)
+        rest = [s for s in self.result if s not in (first, last)]
+        read = {v for s in rest for v in tensors(s.calls)} | self.border
+        call = _call(links, [link.y for link in links if link.y in read])
+        if call is None:
+            return ops
+        found = sorted([*rest, Step(tuple(sorted(joined)), (call,), last.at)], key=lambda s: s.at)
+        if self._peak(found) > self._peak(self.result):
+            return ops
+        self.result, joined = found, tuple(sorted(joined))
+        self.links[joined] = links
+        self.written.update({link.y: joined for link in links})
+        return joined
+
+    def _peak(self, steps: Sequence[Step]) -> int:
+        return peak(lifetimes((tensors(s.calls) for s in steps), self.where, self.border))
+
+
+def _call(links: Sequence[_Link], stored: Sequence[Value]) -> KernelCall | None:
+    """The call of a chain; None where it has too many parts."""
+    made = {link.y for link in links}
+    inputs = list(dict.fromkeys(v for link in links for v in link.reads if v not in made))
+    channels = _channels(links)
+    if max(len(inputs) - _INPUTS, len(stored) - _OUTPUTS, len(links) - _STEPS, channels - _BLOCK) > 0:
+        return None
+    block = max(channels, _ABOUT // channels * channels)
+    place = {v: i for i, v in enumerate(inputs)} | {v: _INPUTS + i for i, v in enumerate(stored)}
+    last = {v: i for i, link in enumerate(links) for v in link.reads}
+    free, told = list(range(_SLOTS)), list[Struct]()
+    for i, link in enumerate(links):
+        at = {v: place[v] for v in link.reads}
+        for v in link.reads:
+            if place[v] >= _INPUTS + _OUTPUTS and last[v] == i:
+                free.insert(0, place[v] - _INPUTS - _OUTPUTS)
+        if link.y not in place:
+            if not free:
+                return None
+            place[link.y] = _INPUTS + _OUTPUTS + free.pop(0)
+        told.append(_told(link, at, place[link.y], block))
+    pointers = [Pointer(inputs[min(i, len(inputs) - 1)]) for i in range(_INPUTS)]
+    results = [Pointer(stored[min(i, len(stored) - 1)]) for i in range(_OUTPUTS)]
+    p = Struct("ek_chain_f32_t", n=links[0].y.type.size, block=block, steps=len(links), step=told)
+    return KernelCall("ek_chain_f32_simd", (*pointers, *results, p, PART, PARTS))
+
+
+def _channels(links: Sequence[_Link]) -> int:
+    """Elements after which constants begin again."""
+    shape = links[0].y.type.shape
+    return shape[-1] if any(link.k is not None and link.k.size > 1 for link in links) else 1
+
+
+def _told(link: _Link, at: Mapping[Value, int], y: int, block: int) -> Struct:
+    """One ek_chain_step_t."""
+    constants = {
+        name: Table(np.resize(array.reshape(-1), block).astype(np.float32), name)
+        for name, array in (("k", link.k), ("bias", link.bias))
+        if array is not None
+    }
+    function = {"function": link.function, "coef": link.coefficients} if link.function else {}
+    return Struct(
+        "ek_chain_step_t", op=link.op, a=at[link.a], b=-1 if link.b is None else at[link.b], y=y,
+        low=link.bounds[0], high=link.bounds[1], **constants, **function,
+    )  # fmt: skip
+
+
+def _link(call: KernelCall) -> _Link | None:
+    """A call of a plain kernel as a step; None where it is none."""
+    if call.then:
+        return None
+    kind = call.kernel.removeprefix("ek_").removesuffix("_f32")
+    pointers = [x for x in call.operands if isinstance(x, Pointer)]
+    if not call.kernel.endswith("_f32") or any(x.offset for x in pointers) or not pointers:
+        return None
+    y = pointers[-1].value
+    if kind == "scale_channels":
+        _, k, bias, *_ = call.operands
+        assert isinstance(k, Table)
+        assert isinstance(bias, Table)
+        return _Link("EK_CHAIN_SCALE", pointers[0].value, y, k=k.array, bias=bias.array)
+    if kind in _BINARY:
+        return _binary(kind, call, pointers[0].value, pointers[1].value, y)
+    return _unary(kind, call, pointers[0].value, y) if len(pointers) == 2 else None
+
+
+_BINARY = {"add": "EK_CHAIN_ADD", "sub": "EK_CHAIN_SUB", "mul": "EK_CHAIN_MUL", "prelu": "EK_CHAIN_PRELU"}
+
+
+def _binary(kind: str, call: KernelCall, a: Value, b: Value, y: Value) -> _Link | None:
+    act = next((x.fields for x in call.operands if isinstance(x, Struct) and x.ctype == "ek_act_f32_t"), None)
+    bounds = (_number(act["low"]), _number(act["high"])) if act else (-inf, inf)
+    if a.const is not None and kind in ("add", "mul"):
+        a, b = b, a
+    if a.const is not None or a.type.shape != y.type.shape or not y.type.shape:
+        return None
+    if b.const is None:
+        return _Link(_BINARY[kind], a, y, b, bounds=bounds) if b.type.shape == y.type.shape else None
+    if b.type.size not in (1, b.type.shape[-1] if b.type.shape else 1) or b.type.size not in (1, y.type.shape[-1]):
+        return None
+    return _Link(_BINARY[kind], a, y, k=b.const, bounds=bounds)
+
+
+def _unary(kind: str, call: KernelCall, x: Value, y: Value) -> _Link | None:
+    known = next((s.fields for s in call.operands if isinstance(s, Struct) and s.ctype == "ek_coef_t"), None)
+    a, b = (_number((known or {}).get(name, 0.0)) for name in "ab")
+    if x.const is not None or x.type.shape != y.type.shape:
+        return None
+    if call.kernel in BOUNDS:
+        return _Link("EK_CHAIN_CLAMP", x, y, bounds=BOUNDS[call.kernel])
+    if kind == "clamp":
+        return _Link("EK_CHAIN_CLAMP", x, y, bounds=(a, b))
+    if kind == "leaky_relu":
+        return _Link("EK_CHAIN_PRELU", x, y, k=np.array([a], np.float32))
+    if kind in FLOATS:
+        return _Link("EK_CHAIN_FUNCTION", x, y, function=f"{call.kernel}_simd", coefficients=(a, b))
+    return None
+
+
+def _number(x: object) -> float:
+    assert isinstance(x, (int, float))
+    return float(x)
