@@ -22,6 +22,7 @@ from edgec.emit.weights import WeightsFile
 from edgec.errors import EdgecError
 from edgec.ir import Array, Graph
 from edgec.schedule.cores import Core
+from edgec.schedule.variant import Rules
 from tests.toolchain.stand_in_edgetpu_compiler import StandInEdgetpuCompiler
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
@@ -94,8 +95,8 @@ def test_the_image_network_crosses_between_edge_tpu_and_cpu(tmp_path: Path) -> N
 
 
 def test_a_wrong_kernel_leaves_no_bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(graph: Graph, name: str, core: Core, weights: WeightsFile) -> CSource:
-        source = segment_source(graph, name, core, weights)
+    def broken(graph: Graph, name: str, core: Core, weights: WeightsFile, *, rules: Rules) -> CSource:
+        source = segment_source(graph, name, core, weights, rules=rules)
         assert ".sh = 1" in source.text
         return replace(source, text=source.text.replace(".low = 0.0f", ".low = 0.5f", 1))
 

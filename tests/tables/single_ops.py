@@ -27,8 +27,9 @@ from edgec.schedule.variant import Rules
 from edgec.toolchain.build import build
 from edgec.toolchain.cc import Compiler
 
-MOST_MACS = 16e6
-"""Of an op that is measured: larger ones take emulators long, and are as fast."""
+MOST_MACS, HUGE = 16e6, 64e6
+"""Of an op that is measured: larger ones take emulators long, and are as fast. Those of a kernel for large ones are
+measured up to the second."""
 EACH, EACH_DENSE = 12, 24
 """Ops of a kernel that are measured; of one that multiplies and accumulates, where networks spend their time."""
 EACH_FUSED = 6
@@ -76,11 +77,12 @@ def chosen(graphs: Iterable[Graph], on: Core) -> list[Unit]:
     found: dict[tuple[str, ...], dict[str, Unit]] = {}
     for graph in graphs:
         for same, unit in units(graph, on):
-            if unit.work[1] <= MOST_MACS:
+            if unit.work[1] <= HUGE:
                 found.setdefault((unit.kernel, *unit.then), {}).setdefault(same, unit)
     picked = []
     for alike in found.values():
         ordered = sorted(alike.values(), key=lambda u: tuple(u.work[[1, 2, 3]]))
+        ordered = [u for i, u in enumerate(ordered) if i < EACH // 2 or u.work[1] <= MOST_MACS]
         most = EACH_FUSED if ordered[0].then else EACH_DENSE if ordered[-1].work[1] else EACH
         some = [ordered[i] for i in np.unique(np.linspace(0, len(ordered) - 1, most).round().astype(int))]
         picked += [*some, *(Unit(u.kernel, (), u.ops[:1]) for u in some if u.then)]
