@@ -108,8 +108,9 @@ static void ek_pool_share(ek_threads *threads, ek_work *work, const void *contex
     }
     work(context, 0, p->base.parts);
     for (int i = 0; i < p->workers; i++) {
-        int offered = EK_OFFERED;
-        if (atomic_compare_exchange_strong(&p->worker[i].state, &offered, EK_IDLE))
+        int offered = EK_OFFERED; /* looked at first: a try would take the line from the worker */
+        if (atomic_load(&p->worker[i].state) == offered &&
+            atomic_compare_exchange_strong(&p->worker[i].state, &offered, EK_IDLE))
             work(context, p->worker[i].part, p->base.parts);
     }
     for (int i = 0; i < p->workers; i++) ek_await(&p->worker[i], EK_TAKEN, EK_AWAITED);
