@@ -11,7 +11,7 @@ import numpy as np
 from edgec.errors import InputError
 from edgec.ir import Array, Graph
 from edgec.quantize.accuracy import Agreement, compare
-from edgec.quantize.calibration import chosen
+from edgec.quantize.calibration import Kept, chosen
 from edgec.quantize.observers import Run
 from edgec.quantize.recipe import Candidate, Recipe
 from edgec.quantize.steps import Step
@@ -86,7 +86,7 @@ def search(
     """
     if not len(samples):
         raise InputError("there is no calibration sample", hint="give a folder of photos or an .npz file")
-    runners = runners or InterpRunners()
+    runners, samples = runners or InterpRunners(), Kept(samples)
     whole = _Line(Work(graph, samples, runners, say, recipe.seed))
     best, tried, held = recipe.candidates[0], tuple[Tried, ...](), 0
     if len(recipe.candidates) > 1 and len(samples) >= LEAST:

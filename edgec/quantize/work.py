@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Any, Protocol, TypeVar
@@ -83,8 +83,12 @@ class Work:
     def watch(self, observe: Callable[[int], Observe], what: str) -> None:
         """Show every value of the float graph to the observer of each sample, by its number."""
         run = self.run()
-        for i, sample in enumerate(each(self.samples, len(self.samples), what, self.say)):
+        for i, sample in enumerate(self.told(what)):
             run(sample, observe(i))
+
+    def told(self, what: str) -> Iterator[Sample]:
+        """The samples, telling which one is taken."""
+        return each(self.samples, len(self.samples), what, self.say)
 
     def extremes(self) -> dict[Value, Range]:
         """The smallest and the largest finite element of every value."""
@@ -93,7 +97,7 @@ class Work:
 
         def find() -> dict[Value, Range]:
             run = self.run()
-            return calibrate(self.graph, each(self.samples, len(self.samples), "calibrate", self.say), run)
+            return calibrate(self.graph, self.told("calibrate"), run)
 
         return self.keep("extremes", find)
 
