@@ -44,7 +44,8 @@ class InterpRunners:
 class Work:
     """What steps read and change.
 
-    graph: the float model. samples: to calibrate with. seed: of all that is drawn.
+    graph: the float model. samples: to calibrate with. seed: of all that is drawn. passes: how often steps go through
+    the samples, about.
     ranges: of the float values. weights: int8 weights that are not just the nearest, by op. biases: real ones in place
     of the model's, by op; each is a change of one step, and belongs to `graph`.
     """
@@ -54,6 +55,7 @@ class Work:
     runners: Runners = field(default_factory=InterpRunners)
     say: Progress = lambda text: None
     seed: int = 0
+    passes: int = 1
     ranges: Mapping[Value, Range] = field(default_factory=dict)
     weights: Mapping[Op, Array] = field(default_factory=dict)
     biases: Mapping[Op, Array] = field(default_factory=dict)
@@ -78,7 +80,7 @@ class Work:
 
     def run(self) -> Run:
         """Runs the float graph."""
-        return self.keep("run", lambda: self.runners.floats(self.graph, len(self.samples)))
+        return self.keep("run", lambda: self.runners.floats(self.graph, self.passes * len(self.samples)))
 
     def watch(self, observe: Callable[[int], Observe], what: str) -> None:
         """Show every value of the float graph to the observer of each sample, by its number."""
