@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 FIXTURES := build/venv-fixtures
 
 .PHONY: setup system demo test check lint types fast models-table partition-table stock-table cost-table pipeline-table \
-        cpu-table bench-arm ablation interp-table schedule-fuzz sanitize-table tuned bench-check bench-peers bench-host busy-check onnx-sweep faults docs \
+        cpu-table bench-arm ablation interp-table schedule-fuzz sanitize-table tuned bench-check bench-peers bench-host busy-check accuracy-table onnx-sweep faults docs \
         fixtures clean
 
 setup: system $(STAMP)
@@ -114,6 +114,11 @@ SEED ?= 0
 CASES ?= 2000
 faults: setup
 	$(BIN)/python -m tests.devices.faults --cases $(CASES) --seed $(SEED)
+
+# What int8 costs, beside onnxruntime's quantizer (reads ../shared; hours for all models):
+# make accuracy-table ARGS='--models resnet8_f32,mnv1_025_224_f32 --ways best,fast'
+accuracy-table: setup
+	$(BIN)/python -m tests.tables.accuracy_table $(ARGS)
 
 # Every node test of the onnx package through edgec, and each in every element type up to C: takes some minutes
 onnx-sweep: setup

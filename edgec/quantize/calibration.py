@@ -24,6 +24,7 @@ Sample = Mapping[str, Array]
 
 HELD_BACK = 16
 """At most so many samples are kept from calibration to verify with, and at most a quarter."""
+KEPT_BYTES = 256 << 20
 _SEED = 0
 
 _NUMBERED = re.compile(r"in(\d+)_(\d+)")
@@ -50,8 +51,47 @@ class Photos(Sequence[Sample]):
         return {self.input.name: photo_input(self.paths[i], self.input.name, self.input.type, self.preprocess)}
 
 
+class Kept(Sequence[Sample]):
+    """Samples that are read again and again: those that KEPT_BYTES have room for are read once."""
+
+    def __init__(self, of: Sequence[Sample], numbers: Sequence[int] | None = None, cache: _Cache | None = None) -> None:
+        self.of, self._cache = of, cache if cache is not None else _Cache()
+        self.numbers = range(len(of)) if numbers is None else numbers
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    @overload
+    def __getitem__(self, i: int) -> Sample: ...
+    @overload
+    def __getitem__(self, i: slice) -> Sequence[Sample]: ...
+    def __getitem__(self, i: int | slice) -> Sample | Sequence[Sample]:
+        return self.some(self.numbers[i]) if isinstance(i, slice) else self._cache.get(self.of, self.numbers[i])
+
+    def some(self, numbers: Sequence[int]) -> Kept:
+        """Of all samples, these; what was read stays read."""
+        return Kept(self.of, numbers, self._cache)
+
+
+class _Cache:
+    def __init__(self) -> None:
+        self._known: dict[int, Sample] = {}
+        self._bytes = 0
+
+    def get(self, of: Sequence[Sample], i: int) -> Sample:
+        if i in self._known:
+            return self._known[i]
+        sample = of[i]
+        nbytes = sum(array.nbytes for array in sample.values())
+        if self._bytes + nbytes <= KEPT_BYTES:
+            self._known[i], self._bytes = sample, self._bytes + nbytes
+        return sample
+
+
 def chosen(samples: Sequence[Sample], numbers: Sequence[int]) -> Sequence[Sample]:
     """Those of these numbers; photos stay unread."""
+    if isinstance(samples, Kept):
+        return samples.some([samples.numbers[i] for i in numbers])
     if isinstance(samples, Photos):
         return Photos([samples.paths[i] for i in numbers], samples.input, samples.preprocess)
     return [samples[i] for i in numbers]

@@ -112,7 +112,8 @@ class _Rewriter:
         x, w = inputs[at["act"]], op.inputs[at["weight"]]
         bias = op.inputs[at["bias"]] if "bias" in at else None
         axis = op.spec.weight_axis if op.spec.per_channel else None
-        quant = weight_quant(_array(w), axis, x.type.scale, bias.const if bias is not None else None)
+        real = self.rounded.biases.get(op)
+        quant = weight_quant(_array(w), axis, x.type.scale, bias.const if bias is not None else real)
         own = self.rounded.weights.get(op)
         if own is not None:
             inputs[at["weight"]] = self.build.const(own, w.name, quant)
@@ -121,10 +122,12 @@ class _Rewriter:
                 w, quant, lambda: self.build.const(quantize_weight(_array(w), quant), w.name, quant)
             )
         if bias is not None:
-            real = self.rounded.biases.get(op)
             data, bias_quant = quantize_bias(_array(bias) if real is None else real, x.type.scale, quant)
             made = partial(self.build.const, data, bias.name, bias_quant)
             inputs[at["bias"]] = self._shared(bias, bias_quant, made) if real is None else made()
+        elif real is not None:
+            data, bias_quant = quantize_bias(real, x.type.scale, quant)
+            inputs.append(self.build.const(data, f"{op.output.name}_bias", bias_quant))
 
     def _plain(self, v: Value) -> Value:
         """The form as declared; a float32 one is dequantized if only the int8 one exists."""

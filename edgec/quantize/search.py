@@ -11,7 +11,7 @@ import numpy as np
 from edgec.errors import InputError
 from edgec.ir import Array, Graph
 from edgec.quantize.accuracy import Agreement, compare
-from edgec.quantize.calibration import chosen
+from edgec.quantize.calibration import Kept, chosen
 from edgec.quantize.observers import Run
 from edgec.quantize.recipe import Candidate, Recipe
 from edgec.quantize.steps import Step
@@ -86,14 +86,15 @@ def search(
     """
     if not len(samples):
         raise InputError("there is no calibration sample", hint="give a folder of photos or an .npz file")
-    runners = runners or InterpRunners()
-    whole = _Line(Work(graph, samples, runners, say, recipe.seed))
+    runners, samples = runners or InterpRunners(), Kept(samples)
+    passes = sum(len(c.steps) for c in recipe.candidates) - 1
+    whole = _Line(Work(graph, samples, runners, say, recipe.seed, passes))
     best, tried, held = recipe.candidates[0], tuple[Tried, ...](), 0
     if len(recipe.candidates) > 1 and len(samples) >= LEAST:
         order = np.random.default_rng((recipe.seed, _SHUFFLE)).permutation(len(samples)).tolist()
         held = min(len(samples) // _PART, _MOST)
         fit, back = (chosen(samples, sorted(part)) for part in (order[held:], order[:held]))
-        tried = tuple(_try(recipe, _Line(Work(graph, fit, runners, say, recipe.seed)), back, say))
+        tried = tuple(_try(recipe, _Line(Work(graph, fit, runners, say, recipe.seed, passes)), back, say))
         kept = max((t for t in tried if not t.refused), key=lambda t: t.db)
         best = next(c for c in recipe.candidates if c.name == kept.name)
     work = whole.of(best)
@@ -125,7 +126,7 @@ def _try(recipe: Recipe, line: _Line, held: Sequence[Sample], say: Progress) -> 
             run = work.run()
             want = [run(s, None) for s in held]
         say(f"try {i}/{len(recipe.candidates)}")
-        got = work.runners.int8(work.int8().graph, len(held))
+        got = work.runners.int8(work.int8().graph, work.passes * len(held))
         outputs = compare((w, got(s, None)) for w, s in zip(want, held, strict=True))
         base = base or outputs
         yield Tried(candidate.name, outputs, _worse(outputs, base, recipe.within_db))

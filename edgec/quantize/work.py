@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Any, Protocol, TypeVar
@@ -44,7 +44,8 @@ class InterpRunners:
 class Work:
     """What steps read and change.
 
-    graph: the float model. samples: to calibrate with. seed: of all that is drawn.
+    graph: the float model. samples: to calibrate with. seed: of all that is drawn. passes: how often steps go through
+    the samples, about.
     ranges: of the float values. weights: int8 weights that are not just the nearest, by op. biases: real ones in place
     of the model's, by op; each is a change of one step, and belongs to `graph`.
     """
@@ -54,6 +55,7 @@ class Work:
     runners: Runners = field(default_factory=InterpRunners)
     say: Progress = lambda text: None
     seed: int = 0
+    passes: int = 1
     ranges: Mapping[Value, Range] = field(default_factory=dict)
     weights: Mapping[Op, Array] = field(default_factory=dict)
     biases: Mapping[Op, Array] = field(default_factory=dict)
@@ -78,13 +80,17 @@ class Work:
 
     def run(self) -> Run:
         """Runs the float graph."""
-        return self.keep("run", lambda: self.runners.floats(self.graph, len(self.samples)))
+        return self.keep("run", lambda: self.runners.floats(self.graph, self.passes * len(self.samples)))
 
     def watch(self, observe: Callable[[int], Observe], what: str) -> None:
         """Show every value of the float graph to the observer of each sample, by its number."""
         run = self.run()
-        for i, sample in enumerate(each(self.samples, len(self.samples), what, self.say)):
+        for i, sample in enumerate(self.told(what)):
             run(sample, observe(i))
+
+    def told(self, what: str) -> Iterator[Sample]:
+        """The samples, telling which one is taken."""
+        return each(self.samples, len(self.samples), what, self.say)
 
     def extremes(self) -> dict[Value, Range]:
         """The smallest and the largest finite element of every value."""
@@ -93,7 +99,7 @@ class Work:
 
         def find() -> dict[Value, Range]:
             run = self.run()
-            return calibrate(self.graph, each(self.samples, len(self.samples), "calibrate", self.say), run)
+            return calibrate(self.graph, self.told("calibrate"), run)
 
         return self.keep("extremes", find)
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from edgec.drive.native import NativeGraph, native_compiler, runner
+from edgec.drive.native import HostRunners, NativeGraph, _load, native_compiler, runner
 from edgec.frontends import read_model
 from edgec.ir import Array, Graph, Value, interp
 from edgec.ops.opaque import Opaque
@@ -21,6 +21,9 @@ from edgec.passes.pipeline import optimize
 from edgec.quantize.calibration import load_calibration
 from edgec.quantize.lower import lower
 from edgec.quantize.observers import Run, calibrate
+from edgec.quantize.steps.bias import BiasCorrection
+from edgec.quantize.steps.minmax import MinMaxRanges
+from edgec.quantize.work import Work
 from tests.networks import mobilenet_like
 from tests.quantize.nets import NETS, Net, random_net, samples
 
@@ -112,3 +115,20 @@ def test_memory_does_not_grow_with_the_photos(tmp_path: Path) -> None:
 def _no_trace() -> Iterator[None]:
     yield
     tracemalloc.stop()
+
+
+def test_graphs_that_differ_in_numbers_share_a_library() -> None:
+    """Weights, biases and multipliers are no part of the text then; the results are those of interp."""
+    graph = NETS["chain"]()
+    tries = samples(graph, 4)
+    run = HostRunners(native_compiler(None), lambda text: None)
+    one = Work(graph, tries).do(MinMaxRanges())
+    two = one.do(BiasCorrection(inherited=False)).do(BiasCorrection())
+    assert one.int8().graph != two.int8().graph
+    before = _load.cache_info().misses
+    for work in (one, two):
+        int8 = work.int8().graph
+        got, want = run.int8(int8, 10**9)(tries[0], None), interp(int8, tries[0])
+        for name, y in want.items():
+            np.testing.assert_array_equal(got[name], y)
+    assert _load.cache_info().misses == before + 1

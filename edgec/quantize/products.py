@@ -1,0 +1,120 @@
+"""Ops with constant weights as what they are to quantization: products of a weight matrix and windows of the input.
+
+For each of G groups of output channels: weights [O/G, D] times windows [D]. A dense convolution has one group and
+D = KH * KW * C, a depthwise one a group for each channel and D = KH * KW.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from edgec.ir import Array, Op
+from edgec.ops.conv import Conv2D, DepthwiseConv2D
+from edgec.ops.matmul import FullyConnected
+from edgec.ops.window import pad_image
+
+_DENSE = (Conv2D, DepthwiseConv2D, FullyConnected)
+
+
+def products(ops: Iterable[Op]) -> dict[Op, Products]:
+    """Of those of these float ops that are such products."""
+    return {op: Products(op) for op in ops if isinstance(op.spec, _DENSE) and op.inputs[1].const is not None}
+
+
+@dataclass(frozen=True)
+class Products:
+    """One op, of the float graph or its int8 twin."""
+
+    op: Op
+
+    @property
+    def _conv(self) -> Conv2D | DepthwiseConv2D | None:
+        return self.op.spec if isinstance(self.op.spec, (Conv2D, DepthwiseConv2D)) else None
+
+    @property
+    def groups(self) -> int:
+        """G."""
+        x, w = self.op.inputs[0].type, self.op.inputs[1].type
+        match self.op.spec:
+            case DepthwiseConv2D():
+                return x.shape[3]
+            case Conv2D():
+                return x.shape[3] // w.shape[3]
+        return 1
+
+    @property
+    def depth(self) -> int:
+        """D."""
+        w = self.op.inputs[1].type.shape
+        return w[1] * w[2] if isinstance(self.op.spec, DepthwiseConv2D) else int(np.prod(w[1:]))
+
+    def matrix(self, w: Array) -> Array:
+        """[G, O/G, D] of the weights as the op has them, or of anything of their shape."""
+        if isinstance(self.op.spec, DepthwiseConv2D):
+            return w.reshape(self.depth, self.groups, -1).transpose(1, 2, 0)
+        return w.reshape(self.groups, -1, self.depth)
+
+    def weights(self, matrix: Array) -> Array:
+        """The opposite of `matrix`."""
+        shape = self.op.inputs[1].type.shape
+        if isinstance(self.op.spec, DepthwiseConv2D):
+            matrix = matrix.transpose(2, 0, 1)
+        return np.ascontiguousarray(matrix).reshape(shape)
+
+    def mean(self, x: Array, zero: float = 0.0) -> Array:
+        """[G, D]: the mean of all windows, less `zero`, which is also what lies around the image."""
+        conv = self._conv
+        if conv is None:
+            rows = x.reshape(-1, self.depth)
+            return np.asarray(rows.mean(0, dtype=np.float64) - zero)[None]
+        image = pad_image(x, conv.pads, zero)
+        kh, kw = self.op.inputs[1].type.shape[1:3]
+        oh, ow = self.op.output.type.shape[1:3]
+        (sh, sw), (dh, dw) = conv.stride, conv.dilation
+        taps = np.array(
+            [
+                image[:, i * dh : i * dh + (oh - 1) * sh + 1 : sh, j * dw : j * dw + (ow - 1) * sw + 1 : sw].mean(
+                    (0, 1, 2), dtype=np.float64
+                )
+                for i in range(kh)
+                for j in range(kw)
+            ]
+        )
+        return np.squeeze(self._grouped((taps - zero)[None]), 0)
+
+    def windows(self, x: Array, count: int, rng: np.random.Generator, zero: float = 0.0) -> Array:
+        """[n, G, D]: at most `count` windows, drawn; zero: what lies around the image."""
+        conv = self._conv
+        if conv is None:
+            rows = x.reshape(-1, self.depth)
+            return np.expand_dims(rows[_some(len(rows), count, rng)], 1)
+        n, ih, iw, _ = x.shape
+        kh, kw = self.op.inputs[1].type.shape[1:3]
+        oh, ow = self.op.output.type.shape[1:3]
+        at = _some(n * oh * ow, count, rng)
+        b, y = at // (oh * ow), at // ow % oh * conv.stride[0] - conv.pads[0]
+        rows = y[:, None] + np.arange(kh) * conv.dilation[0]
+        cols = (at % ow * conv.stride[1] - conv.pads[2])[:, None] + np.arange(kw) * conv.dilation[1]
+        found = x[b[:, None, None], rows.clip(0, ih - 1)[:, :, None], cols.clip(0, iw - 1)[:, None, :]]
+        inside = ((rows >= 0) & (rows < ih))[:, :, None] & ((cols >= 0) & (cols < iw))[:, None, :]
+        if not inside.all():
+            found[~inside] = zero
+        return self._grouped(found.reshape(len(at), kh * kw, -1))
+
+    def _grouped(self, taps: Array) -> Array:
+        """[n, KH * KW, C] to [n, G, D]."""
+        n, k, c = taps.shape
+        return taps.reshape(n, k, self.groups, c // self.groups).transpose(0, 2, 1, 3).reshape(n, self.groups, -1)
+
+
+def apply(matrix: Array, windows: Array) -> Array:
+    """[n, O]: the products of weights [G, O/G, D] and windows [n, G, D]."""
+    y = np.matmul(windows.transpose(1, 0, 2), matrix.transpose(0, 2, 1))  # [G, n, O/G]
+    return np.ascontiguousarray(y.transpose(1, 0, 2)).reshape(len(windows), -1)
+
+
+def _some(total: int, count: int, rng: np.random.Generator) -> Array:
+    return np.arange(total) if total <= count else np.sort(rng.choice(total, count, replace=False))

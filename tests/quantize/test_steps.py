@@ -1,0 +1,292 @@
+"""The steps of recipes: what each promises, on networks that show it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from edgec.ir import Array, Graph, Op, Value, interp, verify
+from edgec.ops.conv import Conv2D, DepthwiseConv2D
+from edgec.ops.matmul import FullyConnected
+from edgec.ops.pool import MaxPool2D
+from edgec.ops.quantize import Dequantize
+from edgec.quantize.accuracy import tally
+from edgec.quantize.histograms import METHODS, Histogram, entropy, mse, noise, percentile
+from edgec.quantize.params import activation_quant
+from edgec.quantize.products import Products, apply
+from edgec.quantize.recipe import Recipe
+from edgec.quantize.steps import Step, steps
+from edgec.quantize.steps.bias import BiasCorrection
+from edgec.quantize.steps.choose import Choose
+from edgec.quantize.steps.equalize import Equalize
+from edgec.quantize.steps.gptq import Gptq, rounded
+from edgec.quantize.steps.lower import Lower
+from edgec.quantize.steps.minmax import MinMaxRanges
+from edgec.quantize.steps.ranges import Ranges
+from edgec.quantize.work import Work
+from tests.quantize.nets import NETS, Net, samples
+
+
+def worked(graph: Graph, *todo: Step, count: int = 6) -> Work:
+    work = Work(graph, samples(graph, count))
+    for step in todo:
+        work = work.do(step)
+    return work
+
+
+def db(work: Work, graph: Graph, seed: int = 9) -> float:
+    """Signal to noise of the int8 form on samples of its own."""
+    int8 = work.int8().graph
+    verify(int8, "quantized")
+    tries = samples(graph, 4, seed)
+    want, got = ([interp(g, s) for s in tries] for g in (graph, int8))
+    return float(np.mean([tally(w[k], y[k]).sqnr_db() for w, y in zip(want, got, strict=True) for k in w]))
+
+
+def weights(op: Op) -> Array:
+    w = op.inputs[1].const
+    assert w is not None
+    return w
+
+
+def stretched(names: tuple[str, ...] = ("relu", "none")) -> Graph:
+    """Convolutions whose channels are of sizes from 1 to 100, a depthwise one and a dense one behind."""
+    net = Net("stretched", 5)
+    y = net.conv(net.input(1, 12, 12, 3), 16, act=names[0])
+    w, b = net.build.graph.ops[-1].inputs[1:]
+    factor = np.geomspace(1, 100, 16).astype(np.float32)
+    assert w.const is not None
+    assert b.const is not None
+    w.const, b.const = w.const * factor[:, None, None, None], b.const * factor
+    y = net.depthwise(y, act="relu")
+    v = net.build.graph.ops[-1].inputs[1]
+    assert v.const is not None
+    v.const = v.const / factor
+    return net.done(net.conv(y, 8, 1, act=names[1]))
+
+
+# ---- products -------------------------------------------------------------------------------------------------------
+
+OPS = {
+    "dense": (Conv2D((2, 1), (1, 0, 2, 1), (1, 2)), (2, 9, 8, 4), (6, 3, 2, 4)),
+    "grouped": (Conv2D(pads=(1, 1, 1, 1)), (1, 6, 5, 6), (4, 3, 3, 3)),
+    "depthwise": (DepthwiseConv2D((2, 2), (0, 1, 0, 1)), (1, 8, 8, 3), (1, 3, 3, 6)),
+    "fully connected": (FullyConnected(), (5, 7), (3, 7)),
+}
+
+
+def product(name: str) -> tuple[Op, Array]:
+    spec, x_shape, w_shape = OPS[name]
+    net = Net(name, 2)
+    y = net.op(spec, net.input(*x_shape), net.const(*w_shape))
+    graph = net.done(y)
+    return graph.ops[0], samples(graph, 1)[0]["x"] + 2.0
+
+
+@pytest.mark.parametrize("name", OPS)
+def test_products_are_what_the_op_computes(name: str) -> None:
+    op, x = product(name)
+    p, w = Products(op), op.inputs[1].const
+    assert w is not None
+    np.testing.assert_array_equal(p.weights(p.matrix(w)), w)
+    want = op.spec.ref([x, w], [v.type for v in op.inputs], [op.output.type])[0].reshape(-1, op.output.type.shape[-1])
+    every = p.windows(x, 10**6, np.random.default_rng(0))
+    np.testing.assert_allclose(apply(p.matrix(w), every), want, atol=1e-4)
+    np.testing.assert_allclose(p.mean(x), every.mean(0), atol=1e-5)
+    np.testing.assert_allclose(p.mean(x + 7, 7.0), every.mean(0), atol=1e-4)
+    some = p.windows(x, 3, np.random.default_rng(0))
+    assert len(some) == 3
+    assert all(any(np.array_equal(row, other) for other in every) for row in some)
+
+
+# ---- ranges ---------------------------------------------------------------------------------------------------------
+
+
+def histogram(x: Array) -> Histogram:
+    h = Histogram((float(x.min()), float(x.max())))
+    h.add(x)
+    return h
+
+
+def test_percentiles_leave_out_what_they_say() -> None:
+    x = np.random.default_rng(0).normal(size=100_000).astype(np.float32)
+    low, high = percentile(histogram(x), 99.0)
+    assert np.mean((x < low) | (x > high)) == pytest.approx(0.01, abs=0.002)
+    assert percentile(histogram(np.maximum(x, 0)), 99.0)[0] == 0.0, "half of them are zero: that end stays"
+
+
+def test_mse_is_the_least_noise() -> None:
+    x = np.random.default_rng(0).standard_t(3, size=100_000).astype(np.float32)
+    h = histogram(x)
+
+    def real(r: tuple[float, float]) -> float:
+        q = activation_quant(r)
+        ints = np.clip(np.rint(x / q.scale[0]) + q.zero_point[0], -128, 127) - q.zero_point[0]
+        return float(np.mean((x - ints * q.scale[0]) ** 2))
+
+    assert noise(h, mse(h)) == pytest.approx(real(mse(h)), rel=0.05)
+    tries = [(h.range[0] * a, h.range[1] * b) for a in np.linspace(0.1, 1, 19) for b in np.linspace(0.1, 1, 19)]
+    assert real(mse(h)) <= 1.03 * min(map(real, tries)) < 0.9 * real(h.range)
+
+
+def test_entropy_clips_a_lonely_outlier() -> None:
+    x = np.append(np.random.default_rng(0).normal(size=100_000), 1000.0).astype(np.float32)
+    low, high = entropy(histogram(x))
+    assert high < 500
+    assert low < 0
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_ranges_of_what_never_changes_or_is_not_finite(method: str) -> None:
+    for x in (np.zeros(9, np.float32), np.full(9, 3, np.float32), np.array([1, np.inf, 2, np.nan], np.float32)):
+        seen = x[np.isfinite(x)]
+        h = Histogram((float(seen.min()), float(seen.max())))
+        h.add(x)
+        low, high = METHODS[method](h)
+        assert np.isfinite((low, high)).all()
+        assert low <= high
+
+
+def test_choose_clips_what_its_readers_do_not_need() -> None:
+    """Large values of a channel that no weight reads waste a range of min and max."""
+    net = Net("outlier", 3)
+    graph = net.done(net.conv(net.input(1, 16, 16, 3), 8, act="none"))
+    w, tries = graph.ops[0].inputs[1].const, samples(graph, 6)
+    assert w is not None
+    w[..., 1] = 0.0
+    tries[2]["x"][0, 3, :2, 1] = 400.0
+    work = Work(graph, tries)
+    plain, picked = work.do(MinMaxRanges()), work.do(Choose())
+    x = graph.inputs[0]
+    assert plain.ranges[x][1] == 400.0
+    assert picked.ranges[x][1] < 100
+    assert db(picked, graph) > db(plain, graph) + 6
+
+
+def test_choose_is_min_and_max_where_nothing_is_better() -> None:
+    graph = NETS["chain"]()
+    work = Work(graph, samples(graph, 6))
+    assert work.do(Choose(than=0.0)).ranges == work.do(MinMaxRanges()).ranges == work.do(Ranges("minmax")).ranges
+
+
+# ---- rewrites, rounding, correction ---------------------------------------------------------------------------------
+
+
+def test_equalization_changes_nothing_but_the_sizes_of_channels() -> None:
+    graph = stretched()
+    work = worked(graph, Equalize(dense=1.0))
+    for s in samples(graph, 3):
+        for name, y in interp(graph, s).items():
+            np.testing.assert_allclose(interp(work.graph, s)[name], y, rtol=1e-4, atol=1e-4 * float(np.abs(y).max()))
+    seen: dict[str, Array] = {}
+    interp(
+        work.graph, samples(graph, 1)[0], lambda v, a: seen.update({v.name: np.abs(a).reshape(-1, a.shape[-1]).max(0)})
+    )
+    first = work.graph.ops[0].output.name
+    assert seen[first].max() < 4 * seen[first].min()
+    assert db(worked(graph, Equalize(dense=1.0), MinMaxRanges()), graph) > db(worked(graph, MinMaxRanges()), graph) + 6
+
+
+def test_equalization_leaves_relu6_room() -> None:
+    """Channels grow until just before the clip, and those that reach it stay."""
+    graph = stretched(("relu6", "none"))
+    work = worked(graph, Equalize())
+    for s in work.samples:
+        for name, y in interp(graph, s).items():
+            np.testing.assert_allclose(interp(work.graph, s)[name], y, rtol=1e-4, atol=1e-4 * float(np.abs(y).max()))
+
+
+def test_equalization_goes_through_pools_and_stops_at_outputs() -> None:
+    net = Net("pool", 4)
+    y = net.conv(net.input(1, 8, 8, 3), 6, act="relu")
+    z = net.op(MaxPool2D((2, 2), (2, 2)), y)
+    graph = net.done(net.conv(z, 4, 1, act="none"))
+    for outputs, changed in ((graph.outputs, True), ([*graph.outputs, z], False)):
+        graph.outputs = list(outputs)
+        work = worked(graph, Equalize())
+        assert np.any(weights(work.graph.ops[0]) != weights(graph.ops[0])) == changed
+
+
+def test_gptq_lessens_the_error_of_the_products() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.integers(-100, 100, (500, 1)) + rng.integers(-20, 20, (500, 32))  # what varies together
+    w = rng.normal(size=(1, 8, 32)) * 20
+    q = rounded(w, np.einsum("ni,nj->ij", x, x)[None].astype(np.float64), 0.01)
+    assert np.array_equal(q, np.rint(q))
+
+    def error(m: Array) -> float:
+        return float(np.square(x @ (m[0] - w[0]).T).mean())
+
+    assert error(q) < 0.2 * error(np.rint(w))
+    assert np.array_equal(rounded(w, np.zeros((1, 32, 32)), 0.01), np.rint(w)), "no window: the nearest"
+
+
+def test_gptq_of_a_whole_network() -> None:
+    graph = stretched()
+    before, after = worked(graph, MinMaxRanges()), worked(graph, MinMaxRanges(), Gptq())
+    assert {op.kind for op in after.weights} == {"conv2d", "depthwise_conv2d"}
+    nearest, twins = before.int8().twins, after.int8().twins
+    assert any(np.any(weights(nearest[op]) != weights(twins[op])) for op in after.weights)
+    assert db(after, graph) > db(before, graph) - 0.5
+
+
+def channel_means(graph: Graph, tries: list[dict[str, Array]], names: list[str]) -> dict[str, Array]:
+    """Of reals, over all samples."""
+    sums: dict[str, Array] = {}
+
+    def observe(v: Value, array: Array) -> None:
+        if v.name in names:
+            real = Dequantize().ref([array], [v.type], [v.type])[0] if v.type.is_quantized else array
+            sums[v.name] = sums.get(v.name, 0) + real.reshape(-1, array.shape[-1]).mean(0, dtype=np.float64)
+
+    for s in tries:
+        interp(graph, s, observe)
+    return {k: y / len(tries) for k, y in sums.items()}
+
+
+def test_bias_correction_keeps_means() -> None:
+    """Of a layer alone, whose inputs have a mean; and through relus, where what is inherited counts too."""
+    net = Net("one", 7)
+    alone = net.done(net.conv(net.input(1, 12, 12, 3), 8, act="none"))
+    for graph, offset, inherited in ((alone, 5.0, False), (alone, 5.0, True), (stretched(), 0.0, True)):
+        tries = [{k: x + np.float32(offset) for k, x in s.items()} for s in samples(graph, 6)]
+        work = Work(graph, tries).do(MinMaxRanges())
+        (out,) = (v.name for v in graph.outputs)
+        want = channel_means(graph, tries, [out])[out]
+
+        def error(w: Work, tries: list[dict[str, Array]] = tries, out: str = out, want: Array = want) -> float:
+            return float(np.abs(channel_means(w.int8().graph, tries, [out])[out] - want).max())
+
+        assert error(work.do(BiasCorrection(inherited=inherited))) < 0.3 * error(work)
+
+
+def test_bias_correction_gives_a_bias_to_what_has_none() -> None:
+    net = Net("bare", 6)
+    x = net.input(1, 8, 8, 3)
+    graph = net.done(net.op(Conv2D(pads=(1, 1, 1, 1)), x, net.const(4, 3, 3, 3)))
+    (op,) = graph.ops
+    twin = worked(graph, MinMaxRanges(), BiasCorrection()).int8().twins[op]
+    assert len(twin.inputs) == 3
+    assert twin.inputs[2].type.dtype == "int32"
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_every_step_takes_every_network(name: str) -> None:
+    """One after the other, and twice the same."""
+    graph = NETS[name]()
+    todo: list[Step] = [Lower(), Equalize(), Choose(), Gptq(), BiasCorrection()]
+    assert {s.name for s in todo} | {"minmax", "ranges"} == set(steps())
+    one, two = worked(graph, *todo), worked(graph, *todo)
+    assert one.int8().graph == two.int8().graph
+    assert db(one, graph) > 15
+
+
+def test_best_is_never_far_below_min_and_max() -> None:
+    graph = stretched()
+    from edgec.quantize.search import search
+
+    found = search(Recipe.load("best"), graph, samples(graph, 8))
+    rows = {t.name: t for t in found.tried}
+    assert len(rows) == len(Recipe.load("best").candidates)
+    assert rows[found.candidate.name].db >= rows["minmax"].db
+    assert rows[found.candidate.name].db == max(t.db for t in found.tried if not t.refused)
