@@ -132,7 +132,18 @@ def measure(model: str, entry: Mapping[str, str], ways: Sequence[str], limit: in
     file = SHARED / "models" / entry["file"]
     calibrate, test, spec = prepare(entry, file, limit)
     samples = np.load(test)["x"]
-    edgec = [sys.executable, "-m", "edgec", "compile", file, "--preprocess", spec, "-q", "--min-cosine", "-1"]
+    edgec: list[str | Path] = [
+        sys.executable,
+        "-m",
+        "edgec",
+        "compile",
+        file,
+        "--preprocess",
+        spec,
+        "-q",
+        "--min-cosine",
+        "-1",
+    ]
     whole = WORK / f"{model}-float.edgec"
     child(*edgec, "--allow-float", "-o", whole)
     floats = {"edgec": bundle_outputs(whole, samples)}
@@ -152,7 +163,15 @@ def measure(model: str, entry: Mapping[str, str], ways: Sequence[str], limit: in
             elif file.suffix != ".onnx":
                 row.note = "no ONNX file"
             else:
-                peer = [sys.executable, "-m", "tests.tables.accuracy_peer", method, file, calibrate, made]
+                peer: list[str | Path] = [
+                    sys.executable,
+                    "-m",
+                    "tests.tables.accuracy_peer",
+                    method,
+                    file,
+                    calibrate,
+                    made,
+                ]
                 row.seconds, row.memory = child(*peer)
                 if engine not in floats:
                     floats[engine] = peer_outputs(file, test, WORK / f"{model}-float.npz")
