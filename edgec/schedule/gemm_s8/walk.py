@@ -72,13 +72,27 @@ def _flat(c: Windows, t: Tile, core: Core) -> Iterator[Walk]:
     total, depth = c.n * c.oh * c.ow, t.padded(c.depth)
     room = max(t.mr, core.l1 // 2 // (depth * t.element + c.oc) // t.mr * t.mr)
     panels = _panels(c, t) * t.nr * depth * t.element
-    default = total if panels > core.l2 // 2 and not t.converts else room
+    once = panels > core.l2 // 2 or _once_is_less(total, room, depth * t.element, c.oc, panels // LINE, t, core)
+    default = total if once and not t.converts else room
     by_panels = int(panels > total * (c.ic * t.element + c.oc))
     for wanted in dict.fromkeys(min(n, total) for n in (default, room // 2, 2 * room, 4 * room, total)):
         row = _even(total, max(wanted, t.mr), t.mr)
         if core.threads > 1 and not by_panels:
             row = _shared(total, row, t.mr, _panels(c, t), core.threads)
         yield Walk(t.mr, t.nr, t.depth, row, 1, _ceil(row, t.mr) * t.mr, by_panels)
+
+
+_CALL = 36
+"""Cache lines that the second cache hands over in the time in which a tile over a row gets ready."""
+
+
+def _once_is_less(total: int, room: int, depth: int, results: int, lines: int, t: Tile, core: Core) -> bool:
+    """Whether one pass of all panels, `lines` of the cache, costs less than one for each `room` of the windows [total,
+    depth], which stay in the cache then too, but leave no room for their results [total, results]."""
+    if total * depth > core.l1 * 3 // 4:
+        return False
+    calls, passes = _ceil(results, t.nr), _ceil(total, room)
+    return calls * (_CALL + total) < passes * (calls * _CALL + lines)
 
 
 def _rows(c: Windows, t: Tile, core: Core) -> Iterator[Walk]:
