@@ -53,7 +53,7 @@ EK_KERNEL const int8_t *ek_dw_column(const ek_dw_strip_t *s, int i, int j) {
 
 /* Reads the lines of the strip in the order of memory, one after the other, as prefetchers like it. The loops that
  * follow read eight channels of each pixel of all rows, then the next eight. */
-EK_KERNEL void ek_dw_touch(const int8_t *from, ptrdiff_t bytes) {
+EK_SHARED void ek_dw_touch(const int8_t *from, ptrdiff_t bytes) {
     const volatile int8_t *x = from;
     ptrdiff_t i = 0;
     for (; i + 192 < bytes; i += 256) (void)x[i], (void)x[i + 64], (void)x[i + 128], (void)x[i + 192];

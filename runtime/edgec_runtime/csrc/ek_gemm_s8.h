@@ -158,7 +158,7 @@ EK_KERNEL const int8_t *ek_gemm_s8_gather(const int8_t *const *lines, unsigned c
 
 /* Reads a byte of each cache line, one after the other, as prefetchers like it: panels write a few bytes of a line
  * each, a pixel further each time. */
-EK_KERNEL void ek_gemm_s8_touch(const int8_t *y, ptrdiff_t bytes) {
+EK_SHARED void ek_gemm_s8_touch(const int8_t *y, ptrdiff_t bytes) {
     const volatile int8_t *x = y;
     ptrdiff_t i = 0;
     for (; i + 192 <= bytes; i += 256) (void)x[i], (void)x[i + 64], (void)x[i + 128], (void)x[i + 192];
