@@ -10,6 +10,7 @@ from edgec.schedule.bands import in_bands
 from edgec.schedule.chains import in_chains
 from edgec.schedule.cores import Core
 from edgec.schedule.fuse import Step, fuse, outer
+from edgec.schedule.in_place import in_place
 from edgec.schedule.liveness import ALIGNMENT, aligned, lifetimes, peak, tensors
 from edgec.schedule.variant import Choose, Rules, choice
 from edgec.schedule.views import Calls, Places, apart, is_done, places
@@ -47,8 +48,9 @@ def schedule(graph: Graph, core: Core, rules: Rules = DEFAULT) -> Scheduled:
         steps = in_chains(graph, found.asked, steps, core, found.places)
     if rules.bands:
         steps = in_bands(graph, steps, core, found.places)
+    where = in_place(graph, found.asked, steps, found.places) if rules.views else found.places
     shared = (replace(s, shared=_worth_sharing([graph.ops[i] for i in s.ops], core)) for s in steps)
-    return replace(found, steps=tuple(shared))
+    return replace(found, places=where, steps=tuple(shared))
 
 
 def asked(graph: Graph, core: Core, rules: Rules = DEFAULT) -> Scheduled:

@@ -65,9 +65,9 @@ def test_the_samples_need_all_headers_of_variants() -> None:
 
 
 def _has_parts_only(header: str) -> bool:
-    """Of kernels, or of what several ops are together: test_fuse and test_bands have those."""
+    """Of kernels, or of what several ops are together: test_fuse, test_bands and test_chains have those."""
     return header.rsplit("/", 1)[1].startswith(
-        ("ek_requant_", "ek_gemm_s8_pieces_", "ek_simd", "ek_tile_", "ek_after_", "ek_row_bands_")
+        ("ek_requant_", "ek_gemm_s8_pieces_", "ek_simd", "ek_tile_", "ek_after_", "ek_row_bands_", "ek_chain_")
     )
 
 

@@ -39,30 +39,10 @@ from edgec.errors import EdgecError
 from edgec.schedule.cores import core
 from edgec.toolchain.store import Store
 from tests.tables.arm_programs import Call, Program, alone, compile_for, sources_digest
+from tests.tables.networks import NETWORKS
 from tests.tables.picycles import LAB, ROOT, SHARED, Picycles, missing
 
 BOARDS = ("pi3", "pi4", "pi5")
-MODELS = {
-    "mnv2_tf2_i8": "",
-    "mnv1_025_128_u8": "",
-    "resnet8_i8": "",
-    "vww96_i8": "",
-    "prisma_i8": "",
-    "deeplab_dm05_u8": "",
-    "movenet_lightning_i8": "",
-    "mnv1_025_224_f32": "",
-    "prisma_f32": "",
-    "deeplabv3_257_f32": "",
-    "mp_selfie_land": "mp_selfie_land_f16",
-    "mp_face_landmark": "mp_face_landmark_f16",
-    "ultraface_rfb320": "ultraface_rfb320_tflite",
-    "hourglass_pose": "",
-    "fns_udnie": "fns_udnie_std_256",
-    "yolox_nano": "yolox_nano_416",
-    "pfld_ghostone": "",
-}
-"""The networks, and their names in the data folder where those are others."""
-
 TARGETS = {"pi3": 1.6, "pi4": 1.4, "pi5": 1.55}
 """Geometric means over LiteRT that are asked for."""
 
@@ -329,7 +309,7 @@ def as_json(row: Row) -> dict[str, Any]:
 def files(names: Iterable[str]) -> Iterator[tuple[str, Path]]:
     """The files of networks by name, of the data folder; any other file by its path."""
     for name in names:
-        there = SHARED / "models" / (MODELS.get(name) or name)
+        there = SHARED / "models" / NETWORKS.get(name, (name,))[0]
         found = [Path(name)] if Path(name).is_file() else sorted(there.glob(f"{there.name}.*"))
         found = [p for p in found if p.suffix in (".tflite", ".onnx")]
         if not found:
@@ -339,7 +319,7 @@ def files(names: Iterable[str]) -> Iterator[tuple[str, Path]]:
 
 def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    here = [*MODELS] if (SHARED / "models").is_dir() else [str(p) for p in (ROOT / "fixtures").glob("*/*.onnx")]
+    here = [*NETWORKS] if (SHARED / "models").is_dir() else [str(p) for p in (ROOT / "fixtures").glob("*/*.onnx")]
     parser.add_argument("--models", default=",".join(here), help="names, or files, with commas")
     parser.add_argument("--boards", default=",".join(BOARDS))
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes")

@@ -38,6 +38,8 @@ from typing import Any
 
 import numpy as np
 
+from tests.tables.networks import NETWORKS
+
 ROOT = Path(__file__).parents[2]
 SHARED = Path(os.environ.get("EDGEC_SHARED") or ROOT.parent / "shared")
 WORK = ROOT / "build" / "bench-host"
@@ -45,25 +47,6 @@ LEVELS = ("all", "vnni", "avx2")
 PEERS = ("litert", "onnxruntime", "openvino")
 ENGINES = ("edgec", *PEERS)
 PACKAGES = {"litert": "ai-edge-litert", "onnxruntime": "onnxruntime", "openvino": "openvino"}
-MODELS = {  # and the file of the same network in the other format
-    "mnv2_tf2_i8": "",
-    "mnv1_025_128_u8": "",
-    "resnet8_i8": "",
-    "vww96_i8": "",
-    "prisma_i8": "",
-    "deeplab_dm05_u8": "",
-    "movenet_lightning_i8": "",
-    "mnv1_025_224_f32": "",
-    "prisma_f32": "prisma_onnx",
-    "deeplabv3_257_f32": "",
-    "mp_selfie_land_f16": "mp_selfie_land_onnx",
-    "mp_face_landmark_f16": "mp_face_landmark_onnx",
-    "ultraface_rfb320": "ultraface_rfb320_tflite",
-    "hourglass_pose": "",
-    "fns_udnie_std_256": "",
-    "yolox_nano_416": "",
-    "pfld_ghostone": "",
-}
 LIMIT_S = 900  # of one answer
 ALIKE = {"int8": 0.97, "float": 0.999}
 
@@ -110,12 +93,12 @@ def prepare(name: str, entries: dict[str, Any], threads: int) -> Case:
     """Compiles the bundle, looks for the twin."""
     files: dict[str, list[tuple[Path, Path]]] = {engine: [] for engine in ENGINES}
     left_out = dict[str, str]()
-    for one in filter(None, (name, MODELS.get(name))):
+    for one in NETWORKS.get(name, (name,)):
         path = SHARED / "models" / entries[one]["file"]
         data = _inputs(one, path.parent / "ref.npz")
         for engine in ("litert" if path.suffix == ".tflite" else "onnxruntime", "openvino"):
             files[engine].append((path, data))
-        if one == name:
+        if not files["edgec"]:
             bundle = WORK / f"{name}-{threads}.edgec"
             files["edgec"].append((bundle, data))
             try:
@@ -292,7 +275,7 @@ def measure_all(levels: Sequence[str], cases: dict[int, list[Case]], rounds: int
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--models", default=",".join(MODELS))
+    parser.add_argument("--models", default=",".join(NETWORKS))
     parser.add_argument("--levels", default=",".join(LEVELS))
     parser.add_argument("--threads", default="1,2")
     parser.add_argument("--rounds", type=int, default=5)

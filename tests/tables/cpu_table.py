@@ -25,13 +25,14 @@ from edgec.drive.lower import Options, lower
 from edgec.ir import Graph
 from edgec.schedule.cores import TABLES, Core
 from edgec.schedule.estimate import OTHER, THEN, Rates, following, in_graph, rate
-from tests.tables.bench_arm import BOARDS, MODELS, files, geo_mean, places
+from tests.tables.bench_arm import BOARDS, files, geo_mean, places
 from tests.tables.cost_fit import Matrix, nonnegative, relative
+from tests.tables.networks import NETWORKS
 from tests.tables.picycles import ROOT, SHARED
 from tests.tables.single_ops import chosen, core_of, graphs_of, program
 
 BUILD = ROOT / "build"
-NETWORKS = (*MODELS, "superres_ppp", "xfeat_interp_bicubic", "kws_dscnn_i8", "yunet_n_320")
+MEASURED = (*NETWORKS, "superres_ppp", "xfeat_interp_bicubic", "kws_dscnn_i8", "yunet_n_320")
 """Whose ops are measured."""
 WANTED = 0.2
 """How far the estimate of a network may be off."""
@@ -161,7 +162,7 @@ def check(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 def main() -> int:
     """Prints the tables; writes the files."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    here = NETWORKS if (SHARED / "models").is_dir() else [str(p) for p in (ROOT / "fixtures").glob("*/*.onnx")]
+    here = MEASURED if (SHARED / "models").is_dir() else [str(p) for p in (ROOT / "fixtures").glob("*/*.onnx")]
     parser.add_argument("--models", default=",".join(here), help="names, or files, with commas")
     parser.add_argument("--boards", default=",".join(BOARDS))
     parser.add_argument("--dry", action="store_true", help="write nothing")

@@ -29,7 +29,8 @@ from edgec.errors import EdgecError
 from edgec.schedule.cores import Core, cores_of
 from tests.harness import has
 from tests.tables.arm_programs import lowered_for
-from tests.tables.bench_arm import MODELS, files
+from tests.tables.bench_arm import files
+from tests.tables.networks import NETWORKS
 from tests.tables.picycles import ROOT
 
 BOARDS = ("pi3", "pi4", "pi5")
@@ -139,7 +140,7 @@ def markdown(rows: Sequence[Row]) -> Iterator[str]:
 def main() -> int:
     """Prints the table and writes build/sanitize-table.json."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--models", default=",".join(MODELS), help="names, or files, with commas")
+    parser.add_argument("--models", default=",".join(NETWORKS), help="names, or files, with commas")
     parser.add_argument("--checks", default=",".join(CHECKS), help="names, with commas")
     parser.add_argument("--json", type=Path, default=ROOT / "build" / "sanitize-table.json", metavar="FILE")
     given, rows = parser.parse_args(), list[Row]()

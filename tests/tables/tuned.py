@@ -24,7 +24,8 @@ from edgec.report.files import write_whole
 from edgec.report.terminal import progress
 from edgec.report.tuning import WORTH_SHOWING, to_text
 from edgec.schedule.database import SHIPPED, Database
-from tests.tables.bench_arm import BOARDS, MODELS, files
+from tests.tables.bench_arm import BOARDS, files
+from tests.tables.networks import NETWORKS
 
 BUILD = Path(__file__).parents[2] / "build"
 FOUND = BUILD / "tuned.json"
@@ -85,7 +86,7 @@ def _signatures(path: Path) -> set[str]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--models", default=",".join(MODELS))
+    parser.add_argument("--models", default=",".join(NETWORKS))
     parser.add_argument("--boards", default=",".join(BOARDS))
     parser.add_argument("--ops", type=int, default=12, help="of each network, the largest")
     parser.add_argument("--jobs", type=int, default=2)
