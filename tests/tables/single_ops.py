@@ -19,6 +19,7 @@ from edgec.emit.sources import target_sources
 from edgec.errors import EdgecError
 from edgec.ir import Array, Graph, Op, Value
 from edgec.ops.arithmetic import Maximum
+from edgec.ops.slice import Slice
 from edgec.schedule.cores import Core, cores_of
 from edgec.schedule.estimate import chosen_names, work
 from edgec.schedule.records import signature
@@ -30,9 +31,9 @@ from edgec.toolchain.cc import Compiler
 MOST_MACS, HUGE = 16e6, 64e6
 """Of an op that is measured: larger ones take emulators long, and are as fast. Those of a kernel for large ones are
 measured up to the second."""
-EACH, EACH_DENSE = 12, 24
+EACH, EACH_DENSE = 8, 20
 """Ops of a kernel that are measured; of one that multiplies and accumulates, where networks spend their time."""
-EACH_FUSED = 6
+EACH_FUSED = 4
 """Of those that follow at once, for each kernel that they follow."""
 ROOM = Rules(spare=False)
 """What a kernel takes where it has the room that it wants."""
@@ -125,26 +126,29 @@ def _functions(
 def _apart(name: str, group: Sequence[Unit]) -> Segment:
     """A segment of units that have nothing to do with one another; an op's source is the unit that it is of.
 
-    What each reads was just written, as in networks: by an op before it, whose result is an output too, so that it
-    stays apart.
+    As in networks, what each reads was just written, and what it writes lies in the arena: by an op before it, and one
+    behind it that reads a little of each, so that it stays apart.
     """
     inputs, outputs, made = list[Value](), list[Value](), list[Op]()
     for i, unit in enumerate(group):
         values = dict.fromkeys(v for op in unit.ops for v in (*op.inputs, *op.outputs))
         own = {v: Value(f"{name}_{i}_{n}", v.type, v.const) for n, v in enumerate(values)}
-        written = dict.fromkeys(v for op in unit.ops for v in op.outputs)
+        written, read = {v for op in unit.ops for v in op.outputs}, {v for op in unit.ops for v in op.inputs}
+        near = [v for v in values if v.type.dtype in ("int8", "float32") and v.type.rank]
         for v in values:
             if v.const is None and v not in written:
-                first = Value(f"{own[v].name}_in", v.type)
-                inputs.append(first)
-                if v.type.dtype in ("int8", "float32"):
-                    made.append(Op(Maximum(), [first, first], [own[v]], "before"))
-                    outputs.append(own[v])
-                else:
-                    own[v] = first
+                inputs.append(Value(f"{own[v].name}_in", v.type) if v in near else own[v])
+                if v in near:
+                    made.append(Op(Maximum(), [inputs[-1]] * 2, [own[v]], "before"))
         made += [Op(op.spec, [own[v] for v in op.inputs], [own[v] for v in op.outputs], str(i)) for op in unit.ops]
-        read = {v for op in unit.ops for v in op.inputs}
-        outputs += [own[v] for v in written if v not in read]
+        for v in values:
+            if v.const is None and (v not in written or v not in read):
+                if v in near:
+                    one = Slice((0,) * v.type.rank, (1,) * v.type.rank, (1,) * v.type.rank)
+                    outputs.append(Value(f"{own[v].name}_out", one.infer(v.type)[0]))
+                    made.append(Op(one, [own[v]], [outputs[-1]], "behind"))
+                elif v in written:
+                    outputs.append(own[v])
     return segment(name, Region("cpu", tuple(made), tuple(inputs), tuple(outputs)))
 
 
