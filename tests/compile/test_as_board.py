@@ -23,6 +23,7 @@ from edgec.schedule.variant import Rules
 from tests.conftest import ROOT
 
 DIGITS = ROOT / "fixtures" / "digits" / "digits.onnx"
+CALIBRATION = DIGITS.with_name("digits_calibration.npz")
 HOW = "cortex-a72 code"
 
 
