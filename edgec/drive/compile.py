@@ -59,10 +59,12 @@ class Compiled:
     def summary(self) -> str:
         """The first screen: places, sizes, checks."""
         model, lines = self.lowered, list(told(self.lowered, self.asked))
+        found = model.floats.found if model.floats is not None else None
         return summary(
             Made(
                 self.path, model.graph.name, model.target.name, model.partition, self.sources, self.verification, lines,
                 model.float_on_cpu, (*model.inputs_told(), *(f"note: {n}" for n in model.notes), *self.tuned),
+                found,
             )
         )  # fmt: skip
 

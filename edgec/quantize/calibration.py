@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import zipfile
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -25,6 +26,7 @@ Sample = Mapping[str, Array]
 HELD_BACK = 16
 """At most so many samples are kept from calibration to verify with, and at most a quarter."""
 KEPT_BYTES = 256 << 20
+_READERS = 2
 _SEED = 0
 
 _NUMBERED = re.compile(r"in(\d+)_(\d+)")
@@ -49,6 +51,21 @@ class Photos(Sequence[Sample]):
         if isinstance(i, slice):
             return Photos(self.paths[i], self.input, self.preprocess)
         return {self.input.name: photo_input(self.paths[i], self.input.name, self.input.type, self.preprocess)}
+
+
+def ahead(samples: Sequence[Sample]) -> Iterator[Sample]:
+    """The samples in order; photos are read while those before them are used."""
+    if not isinstance(samples, (Photos, Kept)):
+        yield from samples
+        return
+    with ThreadPoolExecutor(_READERS) as pool:
+        waiting = deque[Future[Sample]]()
+        for i in range(len(samples)):
+            waiting.append(pool.submit(samples.__getitem__, i))
+            if len(waiting) > _READERS:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
 
 
 class Kept(Sequence[Sample]):

@@ -9,12 +9,12 @@ from typing import Any, Protocol, TypeVar
 
 from edgec.errors import InputError, InternalError
 from edgec.ir import Array, Graph, Op, Value, interp
+from edgec.quantize.calibration import Sample, ahead
 from edgec.quantize.observers import Observe, Range, Run, calibrate
 from edgec.quantize.rewrite import Int8, Rounded, rewrite
 from edgec.quantize.steps import Step
 from edgec.steps import Progress, each
 
-Sample = Mapping[str, Array]
 T = TypeVar("T")
 
 
@@ -90,7 +90,7 @@ class Work:
 
     def told(self, what: str) -> Iterator[Sample]:
         """The samples, telling which one is taken."""
-        return each(self.samples, len(self.samples), what, self.say)
+        return each(ahead(self.samples), len(self.samples), what, self.say)
 
     def extremes(self) -> dict[Value, Range]:
         """The smallest and the largest finite element of every value."""

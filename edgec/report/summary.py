@@ -11,10 +11,14 @@ from edgec_partitioner.partition import Partition
 
 from edgec.emit.c import CSource
 from edgec.quantize.layers import LayerNoise
+from edgec.quantize.search import Found
 from edgec.quantize.verification import Verification
 from edgec.report.explain.text import PLACES
 from edgec.report.tables import table
 from edgec.report.terms import legend
+
+FEW = 8
+"""Samples: calibration with fewer is warned of."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +26,7 @@ class Made:
     """What there is to tell of a bundle. edgetpu_compiler: lines about that program.
 
     float_on_cpu: the target has an Edge TPU, but the model was left in float. remarks: how photos become inputs, and
-    what of the model's file was left out.
+    what of the model's file was left out. quantized: what became of the recipe, if there was one.
     """
 
     path: Path
@@ -34,6 +38,7 @@ class Made:
     edgetpu_compiler: Sequence[str]
     float_on_cpu: bool
     remarks: Sequence[str] = ()
+    quantized: Found | None = None
 
 
 def summary(made: Made) -> str:
@@ -48,6 +53,8 @@ def summary(made: Made) -> str:
     lines += made.edgetpu_compiler
     lines += _checks(made.verification)
     lines += _accuracy(made.verification)
+    if made.quantized is not None:
+        lines += _tried(made.quantized)
     return "\n".join(lines)
 
 
@@ -103,6 +110,8 @@ def _accuracy(checked: Verification) -> Iterator[str]:
     of = f"{_samples(checked.samples)} of {checked.source}"
     if checked.calibrated:
         yield f"calibrated on {_samples(checked.calibrated)}"
+        if checked.calibrated < FEW:
+            yield f"warning: that is few: ranges and corrections want {FEW} samples or more, of different things"
         yield f"accuracy against the float model, on {of}:"
     else:
         yield f"agreement with the model, on {of}:"
@@ -115,6 +124,19 @@ def _accuracy(checked: Verification) -> Iterator[str]:
         yield f"warning: low accuracy: output {name}: {'; '.join(misses)}"
     if low:
         yield "  hint: calibrate with photos like those of its use, prepared as in training (see --preprocess)"
+
+
+def _tried(found: Found) -> Iterator[str]:
+    """What a recipe of several candidates tried, the best first."""
+    if not found.tried:
+        return
+    first = found.tried[0]
+    yield f"quantized by {found.recipe.name}: {found.candidate.name}; on {_samples(found.held)} held back from all:"
+    rows = [
+        (t.name, f"{t.db:.1f}", f"{t.db - first.db:+.1f}", f"refused: {t.refused}" if t.refused else "")
+        for t in sorted(found.tried, key=lambda t: -t.db)
+    ]
+    yield table(("tried", "SQNR, dB", f"to {first.name}", ""), rows, "lrrl")
 
 
 def _layer(worst: LayerNoise) -> Iterator[str]:
