@@ -11,11 +11,11 @@ import numpy as np
 from edgec.errors import InputError
 from edgec.ir import Array, Graph
 from edgec.quantize.accuracy import Agreement, compare
-from edgec.quantize.calibration import Kept, chosen
+from edgec.quantize.calibration import Kept, Sample, chosen
 from edgec.quantize.observers import Run
 from edgec.quantize.recipe import Candidate, Recipe
 from edgec.quantize.steps import Step
-from edgec.quantize.work import InterpRunners, Runners, Sample, Work
+from edgec.quantize.work import InterpRunners, Runners, Work
 from edgec.steps import Progress
 
 LEAST = 4

@@ -10,11 +10,11 @@ import numpy as np
 
 from edgec.ir import Array, Op, Quant, Value
 from edgec.ir.types import dequantize
-from edgec.quantize.calibration import chosen
+from edgec.quantize.calibration import Sample, chosen
 from edgec.quantize.observers import Run
 from edgec.quantize.params import quantize_activation
 from edgec.quantize.products import Products, products
-from edgec.quantize.work import Sample, Work
+from edgec.quantize.work import Work
 
 
 @dataclass(frozen=True)
