@@ -47,11 +47,22 @@ def _layers_int8() -> Iterator[Graph]:
         yield _int8(TransposeConv2D((2, 2), (0, 1, 0, 1)), (1, h, w, c), (o, 3, 3, c))
 
 
+def _layers_wide() -> Iterator[Graph]:
+    """Float layers that are worth transforms: by some cores, even where only small scratch has room."""
+    for h, w, c, o in ((29, 31, 16, 24), (61, 67, 16, 48), (45, 46, 64, 64)):
+        args = (
+            Arg(TensorType((1, h, w, c))),
+            Arg(TensorType((o, 3, 3, c)), const=True),
+            Arg(TensorType((o,)), const=True),
+        )
+        yield sample_graph(Sample(Conv2D(pads=(1, 1, 1, 1)), args))
+
+
 def graphs_with_c() -> list[Graph]:
     """All samples of all ops, and layers that are worth sharing."""
     samples = [sample_graph(s) for _, cls in sorted(OpDef.registry.items()) for s in cls.samples()]
     floats = (layer.graph for layer in islice(stream(layers_f32.MAKERS, 3), 40))
-    graphs = [*_layers_int8(), *floats, *samples]
+    graphs = [*_layers_int8(), *_layers_wide(), *floats, *samples]
     return [g for g in graphs if _has_c(g) and max(len(g.inputs), len(g.outputs)) <= PORTS]
 
 

@@ -86,7 +86,7 @@ def test_error_is_little_more_than_that_of_sums(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["cortex_a53", "cortex_a72", "cortex_a76", "x86_64_v3", "x86_64_v4_vnni"])
 def test_chosen_where_it_pays(name: str) -> None:
-    for graph in (_convs(32, 32, (64, 64)), _convs(56, 56, (32, 64)), _convs(28, 28, (128, 128))):
+    for graph in (_convs(56, 56, (64, 64)), _convs(112, 112, (32, 64)), _convs(28, 28, (128, 128))):
         assert _leads(graph, core(name))
 
 
@@ -109,5 +109,5 @@ def test_its_scratch_takes_only_what_tensors_leave() -> None:
 
 def test_rules_can_leave_it_out() -> None:
     graph = _convs(32, 32, (64, 64))
-    assert _kernels(graph) == [NAME]
-    assert _kernels(graph, Rules(_others)) == ["ek_gemm_f32_simd"]
+    assert _kernels(graph, Rules(spare=False)) == [NAME]
+    assert _kernels(graph, Rules(_others, spare=False)) == ["ek_gemm_f32_simd"]

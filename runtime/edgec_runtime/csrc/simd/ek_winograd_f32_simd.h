@@ -4,8 +4,8 @@
  * and its sums are transformed back. A block of tiles goes through all that before the next. The weights come
  * transformed, in panels of channels: [panels][numbers of a tile][channels of the image][channels of a panel].
  *
- * The points of the transforms are 0, +-q[0], +-q[1], infinity. A dilated convolution is dh * dw plain ones, of every dh-th
- * row and dw-th column: those are tiled one after the other. */
+ * The points of the transforms are 0, +-q[0], +-q[1], infinity. A dilated convolution is dh * dw plain ones, of every
+ * dh-th row and dw-th column: those are tiled one after the other. */
 #ifndef EK_WINOGRAD_F32_SIMD_H
 #define EK_WINOGRAD_F32_SIMD_H
 #include "ek_after_f32_simd.h"
@@ -235,10 +235,18 @@ EK_SHARED void ek_winograd_store(const float *s, ptrdiff_t row, const float *add
         const ek_winograd_at_t at = ek_winograd_at(p, i);
         const ptrdiff_t to = (ptrdiff_t)at.image * p->yn + (ptrdiff_t)at.oy * p->yy + (ptrdiff_t)at.ox * p->yx + o;
         if (at.cols > 0) out(s, p->apart_s, added ? added + to : added, y + to, p, t, o, c, at.rows, at.cols);
-        if (p->after)
-            EK_ROLLED for (int r = 0; r < at.rows; r++)
-                ek_after_f32(p->after, y + to + (ptrdiff_t)r * p->dh * p->yy, (ptrdiff_t)p->dw * p->yx, at.cols, c,
-                             &p->coef);
+    }
+}
+
+/* What follows, on the results of tiles [first, first + count): `c` channels from channel o on. */
+EK_SHARED void ek_winograd_after(float *y, const ek_winograd_f32_t *p, int first, int count, int o, int c) {
+    EK_ROLLED for (int i = first, next; i < first + count; i = next) {
+        const ek_winograd_at_t at = ek_winograd_at(p, i);
+        float *to = y + (ptrdiff_t)at.image * p->yn + (ptrdiff_t)at.oy * p->yy + (ptrdiff_t)at.ox * p->yx + o;
+        next = EK_MIN(i - i % p->across + p->across, first + count);
+        const int cols = EK_MIN((next - i) * p->m, (p->ow - at.ox + p->dw - 1) / p->dw);
+        EK_ROLLED for (int r = 0; r < (cols > 0 ? at.rows : 0); r++, to += (ptrdiff_t)p->dh * p->yy)
+            ek_after_f32(p->after, to, (ptrdiff_t)p->dw * p->yx, cols, c, &p->coef);
     }
 }
 
@@ -280,6 +288,10 @@ EK_SHARED void ek_winograd_f32_simd(const float *x, const float *w, const float 
                 }
             ek_winograd_store(sums, wide, added, y, p, &t, out, first, count, j * EK_PANEL_F32,
                               EK_MIN(next * EK_PANEL_F32, p->oc) - j * EK_PANEL_F32);
+        }
+        if (p->after) {
+            const int o = panels.from * EK_PANEL_F32;
+            ek_winograd_after(y, p, first, count, o, EK_MIN(panels.to * EK_PANEL_F32, p->oc) - o);
         }
     }
 }
