@@ -47,6 +47,14 @@ class Layer:
         assert isinstance(p, Struct)
         return p
 
+    def told(self, x: bool, y: bool) -> Struct:
+        """What its function is told, which fetches what it reads or writes first where that is beyond the cache: x, y:
+        whether that is a tensor, not a band."""
+        if "touch" not in self.p.fields:
+            return self.struct
+        p = Struct(self.p.ctype, **{**self.p.fields, "touch": self.p.number("touch") & (x + 2 * y)})
+        return Struct(self.struct.ctype, **{**self.struct.fields, "p": p})
+
 
 def pointwise(call: KernelCall, width: int) -> Layer | None:
     """A scheduled 1x1 convolution of whole tensors in rows of `width` pixels; None for what is none."""
@@ -89,7 +97,6 @@ def _layer(
     if x.offset or y.offset or p.number(pitch) != y.value.type.shape[-1]:
         return None
     more = {} if "tile" in found else {"kernel": call.kernel}
-    quiet = Struct(p.ctype, **{**p.fields, **({"touch": 0} if "touch" in p.fields else {})})
     weights = sum(t.array.nbytes for s in (found, p.fields) for t in s.values() if isinstance(t, Table))
-    struct = Struct(f"{function}_t", **{**found, "p": quiet}, **more)
+    struct = Struct(f"{function}_t", **{**found, "p": p}, **more)
     return Layer(x, y, added if isinstance(added, Pointer) else None, weights, scratch, function, struct)

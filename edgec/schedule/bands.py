@@ -158,7 +158,11 @@ def _call(before: Layer | None, deep: Layer, after: Layer | None, core: Core) ->
     high, kept, between = room(rows)
     ring = high if "ring" in deep.p.fields else 0
     layers = {"before": before, "depthwise": deep, "after": after}
-    told = {f"{name}_layer": layer.struct for name, layer in layers.items() if layer}
+    told = {
+        f"{name}_layer": layer.told(layer is (before or deep), layer is (after or deep))
+        for name, layer in layers.items()
+        if layer
+    }
     functions = {name: layer.function for name, layer in layers.items() if layer}
     scratch = aligned(kept + between + max(layer.scratch for layer in layers.values() if layer))
     first, last = before or deep, after or deep

@@ -37,9 +37,8 @@ def _cols(s: dict[str, int]) -> list[int]:
 def _chunk(s: dict[str, int], core: Core) -> int:
     """Channels of which the first cache keeps the rows that a row of results reads, and that row; all if it can."""
     line = 16
-    pixels = s["kh"] * s["iw"] + s["ow"]
-    lines = core.l1 * 3 // 4 // (4 * line * pixels)
-    return s["ic"] if lines * line >= s["ic"] else max(2, lines) * line
+    lines = core.l1 * 3 // 16 // (line * (s["kh"] * s["iw"] + s["ow"]))
+    return min(s["ic"], max(2, lines) * line)
 
 
 def _result(call: KernelCall) -> Epilogue | None:
@@ -54,7 +53,7 @@ def _schedules(call: KernelCall, core: Core) -> Sequence[Schedule]:
         return []
     if s["oc"] != s["ic"] or s["kh"] * s["kw"] > _TAPS or s["ic"] < 4:
         return []
-    touch = (1, 0) if s["ic"] >= WIDE and beyond(core, _floats(s)) else (0, 1)
+    touch = (3, 0) if s["ic"] >= WIDE and beyond(core, _floats(s)) else (0, 3)
     return [{"cols": cols, "touch": t} for cols in _cols(s) for t in touch]
 
 

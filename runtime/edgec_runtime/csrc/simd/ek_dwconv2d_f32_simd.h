@@ -19,7 +19,7 @@ typedef struct {
     int cols;                   /* results of a tile; 0: that of any taps */
     int chunk;                  /* channels that all rows meet before the next ones: whole lines of 64 bytes, or all */
     int ring;                   /* rows that are kept of the image: row iy lies at iy % ring; 0: it is all there */
-    int touch;                  /* whether rows are fetched first: image and result are beyond the cache */
+    int touch;                  /* what of some rows is fetched first, as it is beyond the cache: 1 image, 2 result */
     int todo;                   /* EK_DO_* */
     float low, high, low_sum, high_sum;
     ek_after_f32_fn *after;     /* what follows all that, or null */
@@ -130,7 +130,7 @@ EK_KERNEL void ek_dwtile_f32(const ek_dwrow_f32_t *t, const float *w, const floa
                     EK_EACH_DW(r) acc[r] = ek_vf_fma(in[r * S + kx], weights, acc[r]);
                 }
             }
-            if (END == EK_END_ANY) e.slope = slope + c;
+            if (END == EK_END_ANY && slope) e.slope = slope + c;
             ek_dwend_f32_all(acc, &e, y + c, yx, NULL, N, END);
         }
     }
@@ -139,14 +139,17 @@ EK_KERNEL void ek_dwtile_f32(const ek_dwrow_f32_t *t, const float *w, const floa
 #define EK_DWTILE_F32(NAME, K, S, N, END)                                                                             \
     EK_SHARED void ek_dwtile_f32_##NAME(const ek_dwrow_f32_t *t, const float *w, const float *bias,                   \
                                         const float *slope, const ek_dwconv2d_f32_t *p) {                             \
-        if (!EK_MASKS && EK_VL > 4 && p->c < EK_VL)                                                                   \
-            ek_dwtile_f32(t, w, bias, slope, p, K, S, N, END, 1, 1, 1);                                                 \
-        else if (t->from || t->past < K)                                                                              \
-            ek_dwtile_f32(t, w, bias, slope, p, K, S, N, END, 1, 1, EK_MASKS);                                        \
-        else if (t->left | t->right)                                                                                  \
-            ek_dwtile_f32(t, w, bias, slope, p, K, S, N, END, 1, 0, EK_MASKS);                                        \
+        const int few = EK_VL > 4 && p->c < EK_VL, part = t->from || t->past < K, border = part || t->left | t->right;\
+        if (few && (border || !EK_MASKS))                                                                             \
+            ek_dwtile_f32(t, w, bias, slope, p, K, S, N, END, 1, 1, 1);                                               \
+        else if (few)                                                                                                 \
+            ek_dwtile_f32(t, w, bias, slope, p, K, S, N, END, 0, 0, 1);                                               \
+        else if (part)                                                                                                \
+            ek_dwtile_f32(t, w, bias, slope, p, K, S, N, END, 1, 1, 0);                                               \
+        else if (border)                                                                                              \
+            ek_dwtile_f32(t, w, bias, slope, p, K, S, N, END, 1, 0, 0);                                               \
         else                                                                                                          \
-            ek_dwtile_f32(t, w, bias, slope, p, K, S, N, END, 0, 0, EK_MASKS);                                        \
+            ek_dwtile_f32(t, w, bias, slope, p, K, S, N, END, 0, 0, 0);                                               \
     }
 #define EK_DWTILES_F32(K, S, N)                                   \
     EK_DWTILE_F32(k##K##s##S##x##N, K, S, N, EK_END_ANY)          \
@@ -178,7 +181,7 @@ EK_SHARED void ek_dwtile_f32_any(const ek_dwrow_f32_t *t, const float *w, const 
             EK_UNROLL for (int r = 0; r < EK_DW_ANY; r++)
                 acc[r] = ek_vf_fma(few ? ek_vf_load_some(each[r], e.some, v) : ek_vf_load(each[r] + c), v, acc[r]);
         }
-        e.slope = slope + c;
+        if (slope) e.slope = slope + c;
         ek_dwend_f32_all(acc, &e, t->y + c, 0, at, EK_DW_ANY, EK_END_ANY);
     }
 }
@@ -243,8 +246,8 @@ EK_SHARED void ek_dwconv2d_f32_touch(const float *x, const float *y, const ek_dw
     const int rows = (p->kh - 1) * p->dh + 1, y0 = from * p->sh - p->pt, known = first ? 0 : EK_MAX(rows - p->sh, 0);
     const int low = EK_CLAMP(y0 + known, 0, p->ih), high = EK_CLAMP(y0 + (to - from - 1) * p->sh + rows, low, p->ih);
     const ptrdiff_t in = (ptrdiff_t)p->iw * p->c, out = (ptrdiff_t)p->ow * p->yx;
-    ek_touch_f32(x + low * in, (high - low) * in);
-    ek_touch_f32(y, (to - from) * out - p->yx + p->c);
+    if (p->touch & 1) ek_touch_f32(x + low * in, (high - low) * in);
+    if (p->touch & 2) ek_touch_f32(y, (to - from) * out - p->yx + p->c);
 }
 
 /* Rows [from, to) of one image, to y. added: from y to what is added. */
@@ -252,8 +255,8 @@ EK_SHARED void ek_dwconv2d_f32_rows(const float *x, const float *w, const float 
                                     ptrdiff_t added, const float *zeros, const ek_dwconv2d_f32_t *p,
                                     ek_dwtile_f32_fn *tile, int from, int to) {
     EK_ROLLED for (int c0 = 0, c = p->chunk; c0 < p->c; c0 += c) {
-        float *py = y;
         c = EK_MIN(c, p->c - c0);
+        float *py = y;
         EK_ROLLED for (int oy = from; oy < to; oy++, py += (ptrdiff_t)p->ow * p->yx) {
             ek_dwconv2d_f32_row(x, w, bias, slope, py, added, zeros, p, tile, oy, c0, c);
             if (p->after && c0 + c == p->c) ek_after_f32(p->after, py, p->yx, p->ow, p->c, &p->coef);

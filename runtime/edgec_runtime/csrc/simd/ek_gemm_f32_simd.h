@@ -17,7 +17,8 @@ typedef struct {
     int block;                     /* windows that meet one panel of weights after the other: whole tiles */
     int panels;                    /* panels that all windows meet before the next ones are read */
     int by_panel;                  /* threads share panels first, not blocks */
-    int touch;                     /* what of a block is fetched first, as it is beyond the cache: 1 image, 2 result */
+    int touch;                     /* what of a block is fetched first, as it is beyond the cache: 1 image, 2 result and
+                                      what is added to it */
     int todo;                      /* EK_DO_* */
     float low, high, low_sum, high_sum;
     ek_after_f32_fn *after;        /* what follows all that, or null */
@@ -45,12 +46,15 @@ EK_SHARED void ek_patch_f32(const float *x, float *to, const ek_gemm_f32_t *p, i
 }
 
 /* What windows [i, end) of a row read and write. */
-EK_SHARED void ek_gemm_f32_touch(const float *x, const float *y, const ek_gemm_f32_t *p, int y0, int i, int end) {
+EK_SHARED void ek_gemm_f32_touch(const float *x, const float *added, const float *y, const ek_gemm_f32_t *p, int y0,
+                                 int i, int end) {
     const int from = EK_MAX(i * p->sw - p->pl, 0), to = EK_MIN((end - 1) * p->sw - p->pl + (p->kw - 1) * p->dw + 1, p->iw);
     EK_ROLLED for (int ky = 0, iy = y0; ky < (p->touch & 1 ? p->kh : 0); ky++, iy += p->dh)
         if (iy >= 0 && iy < p->ih)
             ek_touch_f32(x + ((ptrdiff_t)iy * p->iw + from) * p->ic, (ptrdiff_t)(to - from - 1) * p->ic + p->group_ic);
-    if (p->touch & 2) ek_touch_f32(y + (ptrdiff_t)i * p->yx, (ptrdiff_t)(end - i - 1) * p->yx + 1);
+    const ptrdiff_t at = (ptrdiff_t)i * p->yx, n = (ptrdiff_t)(end - i - 1) * p->yx + p->oc;
+    if (p->touch & 2) ek_touch_f32(y + at, n);
+    if (p->touch & 2 && added) ek_touch_f32(added + at, n);
 }
 
 /* One group. x, y, added: of its first channel. */
@@ -71,7 +75,7 @@ EK_KERNEL void ek_gemm_f32_group(const float *x, const float *w, const float *ad
             const int inside = y0 >= 0 && y0 + (p->kh - 1) * p->dh < p->ih;
             const float *px = x + (ptrdiff_t)image * p->ih * p->iw * p->ic;
             const ptrdiff_t at = (ptrdiff_t)image * p->yn + (ptrdiff_t)oy * p->yy;
-            if (p->touch && j == panels.from) ek_gemm_f32_touch(px, y + at, p, y0, b % across * p->block, end);
+            if (p->touch && j == panels.from) ek_gemm_f32_touch(px, added ? added + at : added, y + at, p, y0, b % across * p->block, end);
 #define EK_INSIDE(I) (inside && (I) * p->sw >= p->pl && ((I) + p->tile - 1) * p->sw - p->pl + wide < p->iw)
             EK_ROLLED for (int i = b % across * p->block, next; i < end; i = next) {
                 const int direct = EK_INSIDE(i), x0 = i * p->sw - p->pl;

@@ -35,6 +35,7 @@ EK_SHARED void ek_band_dwconv2d_f32(const void *layer, const void *rows, const e
     const float *x = rows;
     q.ring = band->ring;
     if (!q.ring) x -= (ptrdiff_t)band->low * q.iw * q.c; /* they are the image itself */
+    if (q.touch) ek_dwconv2d_f32_touch(x, y, &q, band->from, band->to, band->from == 0);
     if (!q.cols) memset(scratch, 0, (size_t)q.c * sizeof(float));
     ek_dwconv2d_f32_rows(x, d->w, d->bias, d->slope, y, added ? (const float *)added - (float *)y : 0, scratch, &q, d->tile,
                          band->from, band->to);
