@@ -6,9 +6,9 @@
 enum { EK_VL = 8 };
 typedef __m256 ek_vf;
 typedef int32_t ek_vi __attribute__((vector_size(32)));
-typedef __m128i ek_vshift;
 
 #define EK_M(v) ((__m256i)(v))
+#define EK_X(name) _mm256_##name
 EK_KERNEL ek_vf ek_vf_set(float v) { return _mm256_set1_ps(v); }
 EK_KERNEL ek_vf ek_vf_load(const float *p) { return _mm256_loadu_ps(p); }
 EK_KERNEL void ek_vf_store(float *p, ek_vf v) { _mm256_storeu_ps(p, v); }
@@ -54,12 +54,8 @@ EK_KERNEL float ek_vf_largest(ek_vf a) {
     s = _mm_max_ps(s, _mm_movehl_ps(s, s));
     return _mm_cvtss_f32(_mm_max_ss(s, _mm_movehdup_ps(s)));
 }
-
-EK_KERNEL ek_vi ek_vi_set(int32_t v) { return (ek_vi)_mm256_set1_epi32(v); }
 EK_KERNEL ek_vi ek_vi_load(const int32_t *p) { return (ek_vi)_mm256_loadu_si256((const __m256i *)p); }
 EK_KERNEL void ek_vi_store(int32_t *p, ek_vi v) { _mm256_storeu_si256((__m256i *)p, EK_M(v)); }
-EK_KERNEL ek_vi ek_vi_max(ek_vi a, ek_vi b) { return (ek_vi)_mm256_max_epi32(EK_M(a), EK_M(b)); }
-EK_KERNEL ek_vi ek_vi_min(ek_vi a, ek_vi b) { return (ek_vi)_mm256_min_epi32(EK_M(a), EK_M(b)); }
 /* The high half of 2ab, rounded, of even and odd elements apart; b > INT32_MIN. */
 EK_KERNEL ek_vi ek_vi_high_mul(ek_vi a, ek_vi b) {
     const __m256i half = _mm256_set1_epi64x(1 << 30), odd_a = _mm256_srli_epi64(EK_M(a), 32);
@@ -68,22 +64,10 @@ EK_KERNEL ek_vi ek_vi_high_mul(ek_vi a, ek_vi b) {
     const __m256i odd = _mm256_add_epi64(_mm256_mul_epi32(odd_a, odd_b), half);
     return (ek_vi)_mm256_blend_epi32(_mm256_srli_epi64(even, 31), _mm256_add_epi64(odd, odd), 0xaa);
 }
-EK_KERNEL ek_vshift ek_vshift_left(int n) { return _mm_cvtsi32_si128(n); }
-EK_KERNEL ek_vshift ek_vshift_right(int n) { return _mm_cvtsi32_si128(n); }
-EK_KERNEL ek_vi ek_vi_shift(ek_vi a, ek_vshift left) { return (ek_vi)_mm256_sll_epi32(EK_M(a), left); }
-EK_KERNEL ek_vi ek_vi_round_shift(ek_vi a, ek_vshift right) {
-    const __m256i half = _mm256_srli_epi32(_mm256_sll_epi32(_mm256_set1_epi32(1), right), 1);
-    return (ek_vi)_mm256_sra_epi32(_mm256_add_epi32(EK_M(a), half), right);
-}
 
 typedef __m256i ek_vb;
-EK_KERNEL ek_vb ek_vb_set(int v) { return _mm256_set1_epi8((char)v); }
 EK_KERNEL ek_vb ek_vb_load(const void *p) { return _mm256_loadu_si256((const __m256i *)p); }
 EK_KERNEL void ek_vb_store(void *p, ek_vb v) { _mm256_storeu_si256((__m256i *)p, v); }
-EK_KERNEL ek_vb ek_vb_max(ek_vb a, ek_vb b) { return _mm256_max_epi8(a, b); }
-EK_KERNEL ek_vb ek_vb_min(ek_vb a, ek_vb b) { return _mm256_min_epi8(a, b); }
-EK_KERNEL ek_vb ek_vb_add(ek_vb a, ek_vb b) { return _mm256_adds_epi8(a, b); } /* saturates */
-
 EK_KERNEL void ek_vb_widen(ek_vb b, ek_vi *v) { /* four vectors in order */
     const __m128i low = _mm256_castsi256_si128(b), high = _mm256_extracti128_si256(b, 1);
     v[0] = (ek_vi)_mm256_cvtepi8_epi32(low), v[1] = (ek_vi)_mm256_cvtepi8_epi32(_mm_srli_si128(low, 8));
@@ -97,17 +81,12 @@ EK_KERNEL ek_vb ek_vb_narrow(const ek_vi *v) {
 
 /* 16 int16 */
 typedef int16_t ek_vh __attribute__((vector_size(32)));
-EK_KERNEL ek_vh ek_vh_set(int v) { return (ek_vh)_mm256_set1_epi16((short)v); }
 EK_KERNEL ek_vh ek_vh_load(const int16_t *p) { return (ek_vh)_mm256_loadu_si256((const __m256i *)p); }
 EK_KERNEL void ek_vh_store(int16_t *p, ek_vh v) { _mm256_storeu_si256((__m256i *)p, (__m256i)v); }
 EK_KERNEL ek_vh ek_vh_load_s8(const int8_t *p) { return (ek_vh)_mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)p)); }
 EK_KERNEL void ek_vh_store_s8(int8_t *p, ek_vh v) { /* saturates */
     const __m256i bytes = _mm256_permute4x64_epi64(_mm256_packs_epi16((__m256i)v, (__m256i)v), 8);
     _mm_storeu_si128((__m128i *)p, _mm256_castsi256_si128(bytes));
-}
-EK_KERNEL ek_vh ek_vh_shift_right(int n) { return ek_vh_set(n); }
-EK_KERNEL ek_vh ek_vh_round(ek_vh a, ek_vh shift) { /* ties upwards; |a| + half < 2^15 */
-    return (a + ((ek_vh_set(1) << shift) >> 1)) >> shift;
 }
 EK_KERNEL ek_vi ek_vi_load_s8(const int8_t *p) { return (ek_vi)_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p)); }
 EK_KERNEL void ek_vi_store_s8(int8_t *p, ek_vi v) { /* saturates */
@@ -126,43 +105,7 @@ EK_KERNEL void ek_table_load(ek_table_t *t, const int8_t *p) {
     for (int i = 0; i < 16; i++)
         t->row[i] = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(p + 16 * i)));
 }
-/* table[x + 128]: of each row the elements whose upper half is its number; for the others a byte of 0 is shuffled in. */
-EK_KERNEL ek_vb ek_table_at(const ek_table_t *t, ek_vb x) {
-    const __m256i index = _mm256_xor_si256(x, _mm256_set1_epi8(-128)), beyond = _mm256_set1_epi8(0x70);
-    __m256i y = _mm256_setzero_si256();
-    for (int i = 0; i < 16; i++) {
-        const __m256i at = _mm256_adds_epu8(_mm256_xor_si256(index, _mm256_set1_epi8((char)(16 * i))), beyond);
-        y = _mm256_or_si256(y, _mm256_shuffle_epi8(t->row[i], at));
-    }
-    return y;
-}
 
-/* a * ka + b * kb + bias, downwards to a whole number, saturated. In units of 2^-27; the low 15 bits of ka and kb and
- * the low 11 of the bias are apart. */
-typedef struct {
-    __m256i high, low, bias, rest; /* high and low: pairs of 16 bits */
-} ek_vsum_t;
-
-EK_KERNEL __m256i ek_pairs(int16_t a, int16_t b) {
-    return _mm256_set1_epi32((int)((uint16_t)a | (uint32_t)(uint16_t)b << 16));
-}
-EK_KERNEL ek_vsum_t ek_vsum(const ek_scaled_sum_t *p) {
-    return (ek_vsum_t){ek_pairs(p->a_high, p->b_high), ek_pairs(p->a_low, p->b_low), _mm256_set1_epi32(p->bias),
-                       _mm256_set1_epi32(p->rest)};
-}
-EK_KERNEL __m256i ek_vsum_of(__m256i ab, const ek_vsum_t *q) {
-    const __m256i high = _mm256_slli_epi32(_mm256_madd_epi16(ab, q->high), 4);
-    const __m256i low = _mm256_srai_epi32(_mm256_add_epi32(_mm256_madd_epi16(ab, q->low), q->rest), 11);
-    return _mm256_srai_epi32(_mm256_add_epi32(_mm256_add_epi32(high, low), q->bias), 16);
-}
-EK_KERNEL ek_vb ek_vb_sum(ek_vb a, ek_vb b, const ek_vsum_t *q) {
-    __m256i half[2];
-    for (int h = 0; h < 2; h++) {
-        const __m256i ab = h ? _mm256_unpackhi_epi8(a, b) : _mm256_unpacklo_epi8(a, b);
-        const __m256i u = _mm256_srai_epi16(_mm256_slli_epi16(ab, 8), 8), v = _mm256_srai_epi16(ab, 8);
-        half[h] = _mm256_packs_epi32(ek_vsum_of(_mm256_unpacklo_epi16(u, v), q), ek_vsum_of(_mm256_unpackhi_epi16(u, v), q));
-    }
-    return _mm256_packs_epi16(half[0], half[1]);
-}
+#include "ek_simd_x86.h"
 
 #endif

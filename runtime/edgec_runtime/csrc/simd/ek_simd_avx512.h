@@ -6,9 +6,9 @@
 enum { EK_VL = 16 };
 typedef __m512 ek_vf;
 typedef int32_t ek_vi __attribute__((vector_size(64)));
-typedef __m128i ek_vshift;
 
 #define EK_M(v) ((__m512i)(v))
+#define EK_X(name) _mm512_##name
 EK_KERNEL ek_vf ek_vf_set(float v) { return _mm512_set1_ps(v); }
 EK_KERNEL ek_vf ek_vf_load(const float *p) { return _mm512_loadu_ps(p); }
 EK_KERNEL void ek_vf_store(float *p, ek_vf v) { _mm512_storeu_ps(p, v); }
@@ -48,12 +48,8 @@ EK_KERNEL ek_vf ek_vf_sign_of(ek_vf a, ek_vf sign) { /* a >= 0 with the sign of 
 }
 EK_KERNEL float ek_vf_sum(ek_vf a) { return _mm512_reduce_add_ps(a); }
 EK_KERNEL float ek_vf_largest(ek_vf a) { return _mm512_reduce_max_ps(a); }
-
-EK_KERNEL ek_vi ek_vi_set(int32_t v) { return (ek_vi)_mm512_set1_epi32(v); }
 EK_KERNEL ek_vi ek_vi_load(const int32_t *p) { return (ek_vi)_mm512_loadu_si512(p); }
 EK_KERNEL void ek_vi_store(int32_t *p, ek_vi v) { _mm512_storeu_si512(p, EK_M(v)); }
-EK_KERNEL ek_vi ek_vi_max(ek_vi a, ek_vi b) { return (ek_vi)_mm512_max_epi32(EK_M(a), EK_M(b)); }
-EK_KERNEL ek_vi ek_vi_min(ek_vi a, ek_vi b) { return (ek_vi)_mm512_min_epi32(EK_M(a), EK_M(b)); }
 /* The high half of 2ab, rounded, of even and odd elements apart; b > INT32_MIN. */
 EK_KERNEL ek_vi ek_vi_high_mul(ek_vi a, ek_vi b) {
     const __m512i half = _mm512_set1_epi64(1 << 30), odd_a = _mm512_srli_epi64(EK_M(a), 32);
@@ -62,22 +58,10 @@ EK_KERNEL ek_vi ek_vi_high_mul(ek_vi a, ek_vi b) {
     const __m512i odd = _mm512_add_epi64(_mm512_mul_epi32(odd_a, odd_b), half);
     return (ek_vi)_mm512_mask_blend_epi32(0xaaaa, _mm512_srli_epi64(even, 31), _mm512_add_epi64(odd, odd));
 }
-EK_KERNEL ek_vshift ek_vshift_left(int n) { return _mm_cvtsi32_si128(n); }
-EK_KERNEL ek_vshift ek_vshift_right(int n) { return _mm_cvtsi32_si128(n); }
-EK_KERNEL ek_vi ek_vi_shift(ek_vi a, ek_vshift left) { return (ek_vi)_mm512_sll_epi32(EK_M(a), left); }
-EK_KERNEL ek_vi ek_vi_round_shift(ek_vi a, ek_vshift right) {
-    const __m512i half = _mm512_srli_epi32(_mm512_sll_epi32(_mm512_set1_epi32(1), right), 1);
-    return (ek_vi)_mm512_sra_epi32(_mm512_add_epi32(EK_M(a), half), right);
-}
 
 typedef __m512i ek_vb;
-EK_KERNEL ek_vb ek_vb_set(int v) { return _mm512_set1_epi8((char)v); }
 EK_KERNEL ek_vb ek_vb_load(const void *p) { return _mm512_loadu_si512(p); }
 EK_KERNEL void ek_vb_store(void *p, ek_vb v) { _mm512_storeu_si512(p, v); }
-EK_KERNEL ek_vb ek_vb_max(ek_vb a, ek_vb b) { return _mm512_max_epi8(a, b); }
-EK_KERNEL ek_vb ek_vb_min(ek_vb a, ek_vb b) { return _mm512_min_epi8(a, b); }
-EK_KERNEL ek_vb ek_vb_add(ek_vb a, ek_vb b) { return _mm512_adds_epi8(a, b); } /* saturates */
-
 EK_KERNEL void ek_vb_widen(ek_vb b, ek_vi *v) { /* four vectors in order */
     v[0] = (ek_vi)_mm512_cvtepi8_epi32(_mm512_castsi512_si128(b));
     v[1] = (ek_vi)_mm512_cvtepi8_epi32(_mm512_extracti32x4_epi32(b, 1));
@@ -93,16 +77,11 @@ EK_KERNEL ek_vb ek_vb_narrow(const ek_vi *v) {
 
 /* 32 int16 */
 typedef int16_t ek_vh __attribute__((vector_size(64)));
-EK_KERNEL ek_vh ek_vh_set(int v) { return (ek_vh)_mm512_set1_epi16((short)v); }
 EK_KERNEL ek_vh ek_vh_load(const int16_t *p) { return (ek_vh)_mm512_loadu_si512(p); }
 EK_KERNEL void ek_vh_store(int16_t *p, ek_vh v) { _mm512_storeu_si512(p, (__m512i)v); }
 EK_KERNEL ek_vh ek_vh_load_s8(const int8_t *p) { return (ek_vh)_mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)p)); }
 EK_KERNEL void ek_vh_store_s8(int8_t *p, ek_vh v) { /* saturates */
     _mm256_storeu_si256((__m256i *)p, _mm512_cvtsepi16_epi8((__m512i)v));
-}
-EK_KERNEL ek_vh ek_vh_shift_right(int n) { return ek_vh_set(n); }
-EK_KERNEL ek_vh ek_vh_round(ek_vh a, ek_vh shift) { /* ties upwards; |a| + half < 2^15 */
-    return (a + ((ek_vh_set(1) << shift) >> 1)) >> shift;
 }
 EK_KERNEL ek_vi ek_vi_load_s8(const int8_t *p) { return (ek_vi)_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)); }
 EK_KERNEL void ek_vi_store_s8(int8_t *p, ek_vi v) { /* saturates */
@@ -119,43 +98,7 @@ EK_KERNEL void ek_table_load(ek_table_t *t, const int8_t *p) {
     for (int i = 0; i < 16; i++)
         t->row[i] = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(p + 16 * i)));
 }
-/* table[x + 128]: of each row the elements whose upper half is its number; for the others a byte of 0 is shuffled in. */
-EK_KERNEL ek_vb ek_table_at(const ek_table_t *t, ek_vb x) {
-    const __m512i index = _mm512_xor_si512(x, _mm512_set1_epi8(-128)), beyond = _mm512_set1_epi8(0x70);
-    __m512i y = _mm512_setzero_si512();
-    for (int i = 0; i < 16; i++) {
-        const __m512i at = _mm512_adds_epu8(_mm512_xor_si512(index, _mm512_set1_epi8((char)(16 * i))), beyond);
-        y = _mm512_or_si512(y, _mm512_shuffle_epi8(t->row[i], at));
-    }
-    return y;
-}
 
-/* a * ka + b * kb + bias, downwards to a whole number, saturated. In units of 2^-27; the low 15 bits of ka and kb and
- * the low 11 of the bias are apart. */
-typedef struct {
-    __m512i high, low, bias, rest; /* high and low: pairs of 16 bits */
-} ek_vsum_t;
-
-EK_KERNEL __m512i ek_pairs(int16_t a, int16_t b) {
-    return _mm512_set1_epi32((int)((uint16_t)a | (uint32_t)(uint16_t)b << 16));
-}
-EK_KERNEL ek_vsum_t ek_vsum(const ek_scaled_sum_t *p) {
-    return (ek_vsum_t){ek_pairs(p->a_high, p->b_high), ek_pairs(p->a_low, p->b_low), _mm512_set1_epi32(p->bias),
-                       _mm512_set1_epi32(p->rest)};
-}
-EK_KERNEL __m512i ek_vsum_of(__m512i ab, const ek_vsum_t *q) {
-    const __m512i high = _mm512_slli_epi32(_mm512_madd_epi16(ab, q->high), 4);
-    const __m512i low = _mm512_srai_epi32(_mm512_add_epi32(_mm512_madd_epi16(ab, q->low), q->rest), 11);
-    return _mm512_srai_epi32(_mm512_add_epi32(_mm512_add_epi32(high, low), q->bias), 16);
-}
-EK_KERNEL ek_vb ek_vb_sum(ek_vb a, ek_vb b, const ek_vsum_t *q) {
-    __m512i half[2];
-    for (int h = 0; h < 2; h++) {
-        const __m512i ab = h ? _mm512_unpackhi_epi8(a, b) : _mm512_unpacklo_epi8(a, b);
-        const __m512i u = _mm512_srai_epi16(_mm512_slli_epi16(ab, 8), 8), v = _mm512_srai_epi16(ab, 8);
-        half[h] = _mm512_packs_epi32(ek_vsum_of(_mm512_unpacklo_epi16(u, v), q), ek_vsum_of(_mm512_unpackhi_epi16(u, v), q));
-    }
-    return _mm512_packs_epi16(half[0], half[1]);
-}
+#include "ek_simd_x86.h"
 
 #endif
