@@ -28,7 +28,7 @@ from tests.schedule.runner import run_on
 IMAGE = (1, 7, 9, 20)
 LAYERS: Sequence[tuple[OpDef, tuple[int, ...], tuple[int, ...], int]] = (
     (Conv2D(pads=(1, 1, 1, 1)), IMAGE, (11, 3, 3, 20), 11),
-    (Conv2D(pads=(1, 1, 1, 1)), (1, 11, 14, 16), (19, 3, 3, 16), 19),
+    (Conv2D(pads=(1, 1, 1, 1)), (1, 11, 14, 16), (27, 3, 3, 16), 27),
     (Conv2D(act="relu6"), IMAGE, (24, 1, 1, 20), 24),
     (DepthwiseConv2D(pads=(1, 1, 1, 1), act="relu"), IMAGE, (1, 3, 3, 20), 20),
     (DepthwiseConv2D((2, 2), (1, 2, 1, 2)), IMAGE, (1, 5, 5, 20), 20),
