@@ -55,7 +55,7 @@ class _Bands:
             for v in dict.fromkeys(reads):
                 self.readers.setdefault(v, []).append(step)
         deep = [(s, layer) for s in steps if len(s.calls) == 1 and (layer := depthwise(s.calls[0])) is not None]
-        for step, layer in deep:
+        for step, layer in sorted(deep, key=lambda one: -_around(one[1])):
             self._for_the_cache(step, layer)
         while any(self._for_the_arena(step, layer) for step, layer in deep):
             pass
@@ -133,6 +133,11 @@ class _Bands:
     def _lives(self, steps: Sequence[Step]) -> list[Lifetime]:
         lives = lifetimes((tensors(s.calls) for s in steps), self.where, self.border)
         return [*lives, *_scratches(steps, self.core.threads)]
+
+
+def _around(deep: Layer) -> int:
+    """Bytes that a depthwise convolution reads and writes: where layers alternate, the largest tensors come first."""
+    return deep.x.value.type.nbytes + deep.y.value.type.nbytes
 
 
 def _scratches(steps: Sequence[Step], threads: int) -> Iterator[Lifetime]:

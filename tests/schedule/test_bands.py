@@ -168,6 +168,23 @@ def test_arena_of_mobilenet_v2(board: str, shared: Path) -> None:
     assert plan.size == plan.lower_bound < 700_000
 
 
+def test_the_largest_of_alternating_layers_is_not_whole() -> None:
+    """Depthwise and pointwise in turn, as in MobileNet v1: each could be joined with either neighbour."""
+    build, rng = Builder("mobile"), np.random.default_rng(0)
+    y, c = build.input("x", TensorType((1, 112, 112, 16))), 16
+    y = build.add(Clamp(-9.0, 9.0), [y], "clamped")
+    for i, (stride, wide) in enumerate(((1, 32), (2, 32), (1, 32))):
+        w = build.const(rng.normal(size=(1, 3, 3, c)).astype(np.float32), f"wd{i}")
+        y = build.add(DepthwiseConv2D((stride, stride), (1, 1, 1, 1)), [y, w], f"deep{i}")
+        y = build.add(
+            Conv2D(), [y, build.const(rng.normal(size=(wide, 1, 1, c)).astype(np.float32), f"wp{i}")], f"wide{i}"
+        )
+        c = wide
+    build.graph.outputs = [build.add(Clamp(-9.0, 9.0), [y], "end")]
+    for name in ("cortex_a53", "cortex_a76"):
+        assert "wide0" not in segment_source(build.graph, "s", core(name)).plan.offsets
+
+
 def test_layers_whose_results_the_cache_keeps_stay_apart() -> None:
     graph = _graph(CASES[0])
     assert BANDS not in segment_source(graph, "seg", core("cortex_a72")).text
