@@ -179,7 +179,7 @@ def test_real_models_are_cut_better_than_by_greed(shared: Path, file: str) -> No
     parts = lowered.partition
     assert parts.cuts is not None
     assert parts.link is not None
-    costs = Costs(parts.link, cpu_cost(lowered.target))
+    costs = Costs(parts.link, cpu_cost(lowered.target).within(parts.graph))
     allowed: dict[Op, Place] = {
         op: PLACES[all(r.rule == WORTHWHILE for r in verdict.refusals)] for op, verdict in parts.verdicts.items()
     }
