@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import islice
+from typing import Any
 
 import numpy as np
 
 from edgec.ir import Array, KernelCall, interp
 from edgec.schedule.cores import Core
 from edgec.schedule.steps import DEFAULT
-from edgec.schedule.variant import Schedule, Variant, legal
+from edgec.schedule.variant import Rules, Schedule, Variant, legal
 from tests.harness import assert_agree
-from tests.schedule import layers, layers_f32, layers_simd
+from tests.schedule import layers, layers_blocks, layers_f32, layers_simd
 from tests.schedule.layers import Layer, stream
 from tests.schedule.runner import Case, CrashError, core_of, run
 
-MAKERS = (*layers.MAKERS * 3, *layers_f32.MAKERS, *layers_simd.MAKERS)
+MAKERS = (*layers.MAKERS * 3, *layers_f32.MAKERS, *layers_simd.MAKERS, *layers_blocks.MAKERS)
 """Of one round; those with most tiles and tables come more often."""
 
 PLAIN = ("plain kernels", "")
+_OFF = 0.2
+"""How often each rule is off."""
 
 
 @dataclass
@@ -87,8 +90,8 @@ def _case(name: str, layer: Layer, chance: Chance) -> Case:
     rng = chance.rng
     on = replace(core_of(name), l1=int(rng.choice([256, 4096, 32768])), l2=int(rng.choice([1024, 1 << 18])))
     parts = int(rng.choice([1, 1, 2, 3, 4]))
-    rules = replace(DEFAULT, choose=chance, spare=bool(rng.random() < 0.3))
-    return Case(layer.graph, layer.inputs, on, rules, parts, parts)
+    off: dict[str, Any] = {f.name: False for f in fields(Rules) if f.type == "bool" and rng.random() < _OFF}
+    return Case(layer.graph, layer.inputs, on, replace(DEFAULT, choose=chance, **off), parts, parts)
 
 
 def _results(name: str, cases: Sequence[Case]) -> list[Mapping[str, Array] | str]:
