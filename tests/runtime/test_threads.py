@@ -18,6 +18,7 @@ from edgec_runtime.device_end.slots import machine_target
 import edgec
 from edgec.emit.c import CSRC
 from tests.conftest import ROOT
+from tests.tables.host_peer import ENGINES
 
 POOL = Path(__file__).parent / "pool_at_work.c"
 CARTOON = ROOT / "fixtures" / "cartoon" / "cartoon.onnx"
@@ -175,3 +176,12 @@ def test_mobilenet_on_any_number_of_threads(shared: Path, tmp_path: Path) -> Non
     for other in results[1:]:
         for name, y in results[0].items():
             np.testing.assert_array_equal(other[name], y)
+
+
+def test_the_bench_beside_other_engines_has_the_threads_that_it_names(bundle: Path) -> None:
+    with Bundle.open(bundle) as opened:
+        given = list(noise_inputs(opened.manifest).values())
+    before = len(os.listdir("/proc/self/task"))
+    call = ENGINES["edgec"](str(bundle), 3, given)
+    call()
+    assert len(os.listdir("/proc/self/task")) == before + 2

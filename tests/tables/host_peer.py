@@ -28,7 +28,7 @@ Call = Callable[[], Sequence[Array]]
 def _edgec(model: str, threads: int, inputs: Sequence[Array]) -> Call:
     from edgec_runtime import Session
 
-    session = Session(model, tpu="c")
+    session = Session(model, tpu="c", threads=threads)
     given = {info.name: x for info, x in zip(session.inputs, inputs, strict=True)}
     return lambda: list(session.run(given).values())
 
