@@ -8,7 +8,8 @@
 #include "ek_after_f32_simd.h"
 #include "ek_tile_f32_simd.h"
 
-enum { EK_DW_COLS = 8, EK_DW_ANY = 4, EK_DW_TAPS = 64, EK_DW_LINES = 5 }; /* results of a tile, and of one of any taps; taps */
+/* Results of a tile, and of one of any taps; so many taps, and rows of taps of the others. */
+enum { EK_DW_COLS = 8, EK_DW_ANY = 4, EK_DW_TAPS = 64, EK_DW_LINES = 5 };
 
 typedef struct {
     int n, ih, iw, c, oh, ow;   /* image [n,ih,iw,c], result [n,oh,ow,c] */
@@ -92,7 +93,8 @@ EK_KERNEL void ek_dwtile_f32(const ek_dwrow_f32_t *t, const float *w, const floa
                              const ek_dwconv2d_f32_t *p, const int K, const int S, const int N, const int END,
                              const int border, const int part, const int few) {
     enum { MOST = 19, HALF = 2 }; /* inputs of 8 results of 5 taps with stride 2; columns that may lie outside */
-    const int cols = (N - 1) * S + K, half = K / 2, total = t->c, least = -t->c0, from = part ? t->from : 0, past = part ? t->past : K;
+    const int cols = (N - 1) * S + K, half = K / 2, total = t->c, least = -t->c0;
+    const int from = part ? t->from : 0, past = part ? t->past : K;
     const ptrdiff_t dx = t->dx, yx = t->yx;
     const float *x = t->x;
     float *y = t->y;
@@ -117,13 +119,14 @@ EK_KERNEL void ek_dwtile_f32(const ek_dwrow_f32_t *t, const float *w, const floa
                 const float *row = x + c + t->row[ky];
                 ek_vf in[MOST];
                 EK_UNROLL for (int j = 0; j < cols; j++) {
-                    const int l = j, r = j - cols + half;
-                    if (border && l < half)
-                        in[j] = ek_vf_as(ek_vi_as(ek_dw_load(row + at_left[EK_MIN(l, HALF - 1)], &e)) & in_left[EK_MIN(l, HALF - 1)]);
-                    else if (border && r >= 0)
-                        in[j] = ek_vf_as(ek_vi_as(ek_dw_load(row + at_right[EK_MAX(r, 0)], &e)) & in_right[EK_MAX(r, 0)]);
-                    else
-                        in[j] = ek_dw_load(row + j * dx, &e);
+                    const int r = j - cols + half; /* of those at the right */
+                    const int at = EK_CLAMP(j < half ? j : r, 0, HALF - 1);
+                    const ek_vf v_ = border && (j < half || r >= 0)
+                                         ? ek_dw_load(row + (j < half ? at_left : at_right)[at], &e)
+                                         : ek_dw_load(row + j * dx, &e);
+                    in[j] = v_;
+                    if (border && (j < half || r >= 0))
+                        in[j] = ek_vf_as(ek_vi_as(v_) & (j < half ? in_left : in_right)[at]);
                 }
                 EK_UNROLL for (int kx = 0; kx < K; kx++) {
                     const ek_vf weights = ek_vf_load(v + (ky * K + kx) * EK_VL);
