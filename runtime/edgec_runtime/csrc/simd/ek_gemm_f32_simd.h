@@ -45,14 +45,14 @@ EK_SHARED void ek_patch_f32(const float *x, float *to, const ek_gemm_f32_t *p, i
     }
 }
 
-/* What windows [i, end) of a row read and write. */
+/* What windows [i, end) of a row read, and the oc channels of a group that they write. */
 EK_SHARED void ek_gemm_f32_touch(const float *x, const float *added, const float *y, const ek_gemm_f32_t *p, int y0,
-                                 int i, int end) {
+                                 int i, int end, int oc) {
     const int from = EK_MAX(i * p->sw - p->pl, 0), to = EK_MIN((end - 1) * p->sw - p->pl + (p->kw - 1) * p->dw + 1, p->iw);
     EK_ROLLED for (int ky = 0, iy = y0; ky < (p->touch & 1 ? p->kh : 0); ky++, iy += p->dh)
         if (iy >= 0 && iy < p->ih)
             ek_touch_f32(x + ((ptrdiff_t)iy * p->iw + from) * p->ic, (ptrdiff_t)(to - from - 1) * p->ic + p->group_ic);
-    const ptrdiff_t at = (ptrdiff_t)i * p->yx, n = (ptrdiff_t)(end - i - 1) * p->yx + 1;
+    const ptrdiff_t at = (ptrdiff_t)i * p->yx, n = (ptrdiff_t)(end - i - 1) * p->yx + oc;
     if (p->touch & 2) ek_touch_f32(y + at, n);
     if (p->touch & 2 && added) ek_touch_f32(added + at, n);
 }
@@ -76,7 +76,7 @@ EK_KERNEL void ek_gemm_f32_group(const float *x, const float *w, const float *ad
             const float *px = x + (ptrdiff_t)image * p->ih * p->iw * p->ic;
             const ptrdiff_t at = (ptrdiff_t)image * p->yn + (ptrdiff_t)oy * p->yy;
             if (p->touch && j == panels.from)
-                ek_gemm_f32_touch(px, added ? added + at : added, y + at, p, y0, b % across * p->block, end);
+                ek_gemm_f32_touch(px, added ? added + at : added, y + at, p, y0, b % across * p->block, end, oc);
 #define EK_INSIDE(I) (inside && (I) * p->sw >= p->pl && ((I) + p->tile - 1) * p->sw - p->pl + wide < p->iw)
             EK_ROLLED for (int i = b % across * p->block, next; i < end; i = next) {
                 const int direct = EK_INSIDE(i), x0 = i * p->sw - p->pl;
