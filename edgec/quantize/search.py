@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from edgec.errors import InputError
 from edgec.ir import Array, Graph
-from edgec.quantize.accuracy import Agreement, compare
+from edgec.quantize.accuracy import Agreement, Tally, tally
 from edgec.quantize.calibration import Kept, Sample, chosen
 from edgec.quantize.observers import Run
 from edgec.quantize.recipe import Candidate, Recipe
@@ -22,6 +22,9 @@ LEAST = 4
 """Samples: of fewer, none is held back, and the first candidate is taken."""
 _PART = 4
 _MOST = 16
+_ENOUGH = 12
+"""Held-back samples that one choice may hang on; where there are fewer, every sample is held back once."""
+_FOLDS = 3
 _SHUFFLE = 1
 _TOP_DB = 100.0
 """What equal outputs count as."""
@@ -29,20 +32,24 @@ _TOP_DB = 100.0
 
 @dataclass(frozen=True)
 class Tried:
-    """A candidate: its outputs on held-back samples, and whether it is below the first by more than is allowed."""
+    """A candidate on held-back samples. outputs: over all of them; means: by output, the mean of the samples' own
+    signal to noise in dB, which no single sample decides (about the mean of outputs that are nearly constant).
+    refused: by how much it is below the first, where that is too much.
+    """
 
     name: str
     outputs: Mapping[str, Agreement]
+    means: Mapping[str, float]
     refused: str = ""
 
     @property
     def db(self) -> float:
-        """The mean over the outputs of signal to noise, about the mean of those that are nearly constant."""
-        return float(np.mean([_db(a) for a in self.outputs.values()]))
+        """The mean over the outputs."""
+        return float(np.mean([*self.means.values()]))
 
     def to_json(self) -> dict[str, Any]:
         """A row of the bundle's report."""
-        rows = {name: a.as_dict() for name, a in self.outputs.items()}
+        rows = {name: {**a.as_dict(), "mean_db": round(self.means[name], 3)} for name, a in self.outputs.items()}
         return {"name": self.name, "db": round(self.db, 3), "refused": self.refused, "outputs": rows}
 
 
@@ -82,24 +89,48 @@ def search(
 ) -> Found:
     """Quantize a float graph by a recipe. Raises InputError when there is no sample.
 
-    Several candidates are compared on a quarter of the samples, at most 16; the best is then made anew of all.
+    Several candidates are compared on a quarter of the samples, at most 16, or, where that is too few to tell, on
+    thirds in turn; the best is then made anew of all.
     """
     if not len(samples):
         raise InputError("there is no calibration sample", hint="give a folder of photos or an .npz file")
     runners, samples = runners or InterpRunners(), Kept(samples)
-    passes = sum(len(c.steps) for c in recipe.candidates) - 1
-    whole = _Line(Work(graph, samples, runners, say, recipe.seed, passes))
+    work = Work(graph, samples, runners, say, recipe.seed, sum(len(c.steps) for c in recipe.candidates) - 1)
     best, tried, held = recipe.candidates[0], tuple[Tried, ...](), 0
     if len(recipe.candidates) > 1 and len(samples) >= LEAST:
-        order = np.random.default_rng((recipe.seed, _SHUFFLE)).permutation(len(samples)).tolist()
-        held = min(len(samples) // _PART, _MOST)
-        fit, back = (chosen(samples, sorted(part)) for part in (order[held:], order[:held]))
-        tried = tuple(_try(recipe, _Line(Work(graph, fit, runners, say, recipe.seed, passes)), back, say))
-        kept = max((t for t in tried if not t.refused), key=lambda t: t.db)
-        best = next(c for c in recipe.candidates if c.name == kept.name)
-    work = whole.of(best)
+        scores = [_Score() for _ in recipe.candidates]
+        for fit, back in _folds(len(samples), recipe.seed):
+            _judge(recipe, replace(work, samples=chosen(samples, fit), _kept={}), chosen(samples, back), scores)
+            held += len(back)
+        tried = tuple(_tried(recipe, scores))
+        best = recipe.candidates[int(np.argmax([-np.inf if t.refused else t.db for t in tried]))]
+    work = _Line(work).of(best)
     say("quantize")
     return Found(work.int8().graph, work.graph, work.run(), recipe, best, len(samples), held, tried)
+
+
+def _folds(count: int, seed: int) -> Iterator[tuple[list[int], list[int]]]:
+    """Numbers of samples to make candidates of, and of others to judge them on."""
+    order = np.random.default_rng((seed, _SHUFFLE)).permutation(count).tolist()
+    held = min(count // _PART, _MOST)
+    parts = [order[:held]] if held >= _ENOUGH else [order[i::_FOLDS] for i in range(_FOLDS)]
+    for part in parts:
+        yield sorted({*order} - {*part}), sorted(part)
+
+
+@dataclass
+class _Score:
+    """What is known of a candidate so far: over all samples, and of each."""
+
+    tallies: dict[str, Tally] = field(default_factory=dict)
+    rows: dict[str, list[float]] = field(default_factory=dict)
+
+    def add(self, want: Mapping[str, Array], got: Mapping[str, Array]) -> None:
+        for name, y in want.items():
+            self.tallies.setdefault(name, Tally()).add(y, got[name])
+            alone = tally(y, got[name]).result()
+            ratio = alone.sqnr_db if alone.centred_sqnr_db is None else alone.centred_sqnr_db
+            self.rows.setdefault(name, []).append(float(np.clip(ratio, -_TOP_DB, _TOP_DB)))
 
 
 class _Line:
@@ -117,29 +148,25 @@ class _Line:
         return self._done[candidate.steps]
 
 
-def _try(recipe: Recipe, line: _Line, held: Sequence[Sample], say: Progress) -> Iterator[Tried]:
-    base: Mapping[str, Agreement] = {}
+def _judge(recipe: Recipe, work: Work, held: Sequence[Sample], scores: Sequence[_Score]) -> None:
+    """Make all candidates of some samples, and let others judge them."""
+    line = _Line(work)
     want: list[dict[str, Array]] = []
-    for i, candidate in enumerate(recipe.candidates, 1):
-        work = line.of(candidate)
-        if not want:
-            run = work.run()
-            want = [run(s, None) for s in held]
-        say(f"try {i}/{len(recipe.candidates)}")
-        got = work.runners.int8(work.int8().graph, work.passes * len(held))
-        outputs = compare((w, got(s, None)) for w, s in zip(want, held, strict=True))
-        base = base or outputs
-        yield Tried(candidate.name, outputs, _worse(outputs, base, recipe.within_db))
+    for i, (candidate, score) in enumerate(zip(recipe.candidates, scores, strict=True), 1):
+        made = line.of(candidate)
+        run = made.run()
+        want = want or [run(s, None) for s in held]
+        work.say(f"try {i}/{len(recipe.candidates)}")
+        got = work.runners.int8(made.int8().graph, made.passes * len(held))
+        for w, s in zip(want, held, strict=True):
+            score.add(w, got(s, None))
 
 
-def _worse(outputs: Mapping[str, Agreement], base: Mapping[str, Agreement], within: float) -> str:
-    """By which output the first candidate is better by more than that."""
-    for name, agreement in outputs.items():
-        if (loss := _db(base[name]) - _db(agreement)) > within:
-            return f"{name} is {loss:.1f} dB below the first"
-    return ""
-
-
-def _db(a: Agreement) -> float:
-    ratio = a.sqnr_db if a.centred_sqnr_db is None else a.centred_sqnr_db
-    return float(np.clip(ratio, -_TOP_DB, _TOP_DB))
+def _tried(recipe: Recipe, scores: Sequence[_Score]) -> Iterator[Tried]:
+    base: Mapping[str, float] = {}
+    for candidate, score in zip(recipe.candidates, scores, strict=True):
+        means = {name: float(np.mean(row)) for name, row in score.rows.items()}
+        base = base or means
+        worse = [(n, base[n] - db) for n, db in means.items() if base[n] - db > recipe.within_db]
+        refused = f"{worse[0][0]} is {worse[0][1]:.1f} dB below the first" if worse else ""
+        yield Tried(candidate.name, {n: t.result() for n, t in score.tallies.items()}, means, refused)

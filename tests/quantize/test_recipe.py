@@ -104,8 +104,9 @@ def _two(graph: Graph, count: int = 8, order: int = 1) -> tuple[str, int, int]:
 
 
 def test_the_best_on_held_back_samples_is_kept() -> None:
-    assert _two(NETS["chain"]()) == ("minmax", 2, 2)
-    assert _two(NETS["chain"](), order=-1) == ("minmax", 2, 2)
+    assert _two(NETS["chain"]()) == ("minmax", 8, 2), "too few for a quarter: each is held back once"
+    assert _two(NETS["chain"](), order=-1) == ("minmax", 8, 2)
+    assert _two(NETS["chain"](), 48) == ("minmax", 12, 2)
     assert _two(NETS["chain"](), 3, -1) == ("half", 0, 0), "nothing to hold back: the first is taken"
 
 

@@ -49,7 +49,7 @@ def make(method: str, model: Path, calibration: Path, out: Path) -> None:
     how, extra = METHODS[method]
     with tempfile.TemporaryDirectory() as tmp:
         ready = Path(tmp) / "ready.onnx"
-        quant_pre_process(str(model), str(ready))
+        quant_pre_process(str(model), str(ready), skip_symbolic_shape=True)
         quantize_static(
             str(ready), str(out), _Reader(name, np.load(calibration)["x"]), QuantFormat.QDQ, per_channel=True,
             activation_type=QuantType.QInt8, weight_type=QuantType.QInt8, calibrate_method=how, extra_options=extra,

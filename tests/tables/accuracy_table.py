@@ -155,7 +155,17 @@ def measure(model: str, entry: Mapping[str, str], ways: Sequence[str], limit: in
         made = WORK / f"{model}-{way}{'.onnx' if engine else '.edgec'}"
         try:
             if not engine:
-                use = [*edgec, "--calibrate", calibrate, "--validate", test, "--quantize", way, "-o", made]
+                use: list[str | Path] = [
+                    *edgec,
+                    "--calibrate",
+                    calibrate,
+                    "--validate",
+                    test,
+                    "--quantize",
+                    way,
+                    "-o",
+                    made,
+                ]
                 row.seconds, row.memory = child(*use)
                 judge(row, floats["edgec"], bundle_outputs(made, samples))
                 with Bundle.open(made) as bundle:
