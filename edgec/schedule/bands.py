@@ -48,11 +48,11 @@ class _Bands:
         self.core, self.where, self.result = core, where, list(steps)
         self.border = {*graph.inputs, *graph.outputs}
         self.readers: dict[Value, list[Step]] = {}
-        self.writer: dict[Value, Step] = {}
+        self.writers: dict[Value, list[Step]] = {}
         for step in steps:
-            *reads, y = tensors(step.calls)
-            self.writer[y] = step
-            for v in dict.fromkeys(reads):
+            for call in step.calls:
+                self.writers.setdefault(tensors([call])[-1], []).append(step)
+            for v in dict.fromkeys(tensors(step.calls)[:-1]):
                 self.readers.setdefault(v, []).append(step)
         deep = [(s, layer) for s in steps if len(s.calls) == 1 and (layer := depthwise(s.calls[0])) is not None]
         for step, layer in sorted(deep, key=lambda one: -_around(one[1])):
@@ -88,9 +88,8 @@ class _Bands:
         bands and weights."""
         if step not in self.result:
             return
-        before = self._pointwise(self.writer.get(deep.x.value), deep.x.value)
-        readers = self.readers.get(deep.y.value, [])
-        after = self._pointwise(readers[0], deep.y.value) if len(readers) == 1 and deep.added is None else None
+        before = self._pointwise(self.writers.get(deep.x.value, []), deep.x.value)
+        after = self._pointwise(self.readers.get(deep.y.value, []), deep.y.value) if deep.added is None else None
         if before is not None and before[1].added is not None:
             before = None
         for first, last in ((before, after), (None, after), (before, None)):
@@ -102,12 +101,14 @@ class _Bands:
                 if bytes_ <= self.core.l2 // 2:
                     yield _Way([s for s, _ in parts], [layer.y.value for _, layer in parts[:-1]], call)
 
-    def _pointwise(self, step: Step | None, between: Value) -> tuple[Step, Layer] | None:
-        """A step that is still one 1x1 convolution, where nothing else has to do with the value between."""
-        if step is None or step not in self.result or len(step.calls) != 1:
+    def _pointwise(self, steps: Sequence[Step], between: Value) -> tuple[Step, Layer] | None:
+        """The step, if it is one, that is still one 1x1 convolution, where nothing else has to do with the value
+        between: a concat has a writer for each of its parts."""
+        if len(steps) != 1 or steps[0] not in self.result or len(steps[0].calls) != 1:
             return None
-        if between in self.border or len(self.readers[between]) != 1:
+        if between in self.border or len(self.readers[between]) != 1 or len(self.writers[between]) != 1:
             return None
+        step = steps[0]
         if [v for v, place in self.where.items() if place.root is self.where[between].root] != [between]:
             return None
         layer = pointwise(step.calls[0], between.type.shape[2])

@@ -139,6 +139,32 @@ def test_bands_write_among_the_channels_of_a_concat(name: str, monkeypatch: pyte
         assert_agree(got, interp(graph, given))
 
 
+@pytest.mark.parametrize("name", on(*WIDTHS))
+def test_what_is_one_of_the_parts_of_a_concat_is_not_all_that_its_reader_reads(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in FastestDet: depthwise convolutions that write side by side, and a 1x1 convolution of all."""
+    _small_cache(monkeypatch)
+    rng, build = np.random.default_rng(0), Builder("parts")
+
+    def const(label: str, *shape: int) -> Value:
+        return build.const(rng.normal(size=shape).astype(np.float32), label)
+
+    c, kernels = 32, (5, 3)
+    x = build.input("x", TensorType((1, 40, 40, c)))
+    parts = [
+        build.add(
+            DepthwiseConv2D((1, 1), (k // 2,) * 4), [x, const(f"w{k}", 1, k, k, c), const(f"b{k}", c)], f"deep{k}"
+        )
+        for k in kernels
+    ]
+    both = build.add(Concat(3), parts, "both")
+    build.graph.outputs = [build.add(Conv2D(), [both, const("w", 8, 1, 1, 2 * c), const("b", 8)], "y")]
+    inputs = random_inputs(build.graph)
+    (got,) = run_on(name, [build.graph], [inputs], 0)
+    assert_agree(got, interp(build.graph, inputs))
+
+
 def test_what_lies_between_leaves_the_arena() -> None:
     block = ((1, 128, 128, 24), 3, 1, (1, 1, 1, 1), 1, 144, 24, True)
     graph, on = _graph(block), core("cortex_a72")
