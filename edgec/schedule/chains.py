@@ -116,7 +116,7 @@ def _call(links: Sequence[_Link], stored: Sequence[Value]) -> KernelCall | None:
     free, told = list(range(_SLOTS)), list[Struct]()
     for i, link in enumerate(links):
         at = {v: place[v] for v in link.reads}
-        for v in link.reads:
+        for v in at:  # each once, though a square reads it twice
             if place[v] >= _INPUTS + _OUTPUTS and last[v] == i:
                 free.insert(0, place[v] - _INPUTS - _OUTPUTS)
         if link.y not in place:

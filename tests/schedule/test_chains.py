@@ -65,7 +65,17 @@ def _tree(shape: tuple[int, ...], seed: int) -> Graph:
     return net.graph(add(Clamp(-0.5, 0.7), [add(Sub(), [both, a])]), left)
 
 
-GRAPHS = [make(shape, i) for i, shape in enumerate(SHAPES) for make in (_line, _tree)]
+def _square(shape: tuple[int, ...], seed: int) -> Graph:
+    """A square, and a value that is read after the next was made: a slot that is free is free once."""
+    net = _Net(shape, seed)
+    add = net.build.add
+    y = add(Clamp(-9.0, 9.0), [net.input("a")])
+    y = add(Sub(), [add(Mul(), [y, y]), net.const()])
+    gated = add(Mul(), [y, add(Tanh(), [y])])
+    return net.graph(add(HardSwish(), [gated]))
+
+
+GRAPHS = [make(shape, i) for i, shape in enumerate(SHAPES) for make in (_line, _tree, _square)]
 
 
 @pytest.mark.parametrize("name", on(*WIDTHS, "sanitized"))
