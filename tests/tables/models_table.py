@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -92,28 +93,38 @@ def describe(row: Row, bundle: Path) -> None:
     row.edgetpu_macs = sum(s["macs"] for s in segments if s["place"] == "edgetpu") / macs if macs else 0.0
 
 
+_BUILD = """include src/{target}/model.mk
+program: main.o $(MODEL_OBJECTS)
+\t$(CC) $(CFLAGS) -o $@ $^ $(MODEL_LIBS)
+main.o: src/main.c
+\t$(CC) $(CFLAGS) $(MODEL_CFLAGS) $(MODEL_INCLUDES) -c -o $@ $<
+"""
+
+
 def check_c(row: Row, bundle: Path) -> None:
     """The bundle's own src/: no warning, no allocation, no .bss, clean under both sanitizers."""
-    out = WORK / f"{bundle.stem}-c"
-    out.mkdir(parents=True, exist_ok=True)
+    out, here = WORK / f"{bundle.stem}-c", machine_target()
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir(parents=True)
     with zipfile.ZipFile(bundle) as z:
         z.extractall(out, [n for n in z.namelist() if n.startswith("src/")])
-        segments = json.loads(z.read("manifest.json"))["segments"]
-    warnings = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off"]
-    here = out / "src" / machine_target()
-    for s in segments:
-        object_file = out / f"{s['name']}.o"
-        run("gcc", *warnings, "-O2", f"-I{out / 'src'}", "-c", here / f"{s['name']}.c", "-o", object_file)
+        manifest = json.loads(z.read("manifest.json"))
+        if here not in manifest["weights"]:
+            row.sanitizers = "not for this machine"
+            return
+        (out / "weights.bin").write_bytes(z.read(manifest["weights"][here]))
+    (out / "Makefile").write_text(_BUILD.format(target=here))
+    warnings = "-Wall -Wextra -Werror"
+    run("make", "-C", out, "program", "CC=gcc", f"CFLAGS={warnings}")
+    for object_file in sorted(out.glob("edgec-seg*.o")):
         match = re.search(r"^\.bss\s+(\d+)", run("size", "-A", object_file).stdout, re.M)
         if match and int(match[1]):
-            row.problems.append(f"{s['name']}: .bss {match[1]}")
+            row.problems.append(f"{object_file.name}: .bss {match[1]}")
         if found := ALLOCATORS.search(run("nm", object_file).stdout):
-            row.problems.append(f"{s['name']} refers to {found[1]}")
-    sanitize = ["-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-DEK_PROGRAM"]
-    sanitize.append("-DEK_ARENAS_APART")
-    sources = [*sorted(here.glob("*.c")), out / "src" / "main.c"]
-    run("gcc", *warnings, *sanitize, f"-I{out / 'src'}", *sources, "-lm", "-o", out / "sanitized")
-    run(out / "sanitized", "--runs", "1")
+            row.problems.append(f"{object_file.name} refers to {found[1]}")
+    sanitize = "-g -fsanitize=address,undefined -fno-sanitize-recover=all -DEK_ARENAS_APART"
+    run("make", "-B", "-C", out, "program", "CC=gcc", f"CFLAGS={warnings} {sanitize}")
+    run(out / "program", "--runs", "1")
     row.sanitizers = "clean"
 
 
