@@ -182,7 +182,7 @@ def test_instructions_that_the_cpu_lacks(bundle: Bundle, tmp_path: Path) -> None
     with Bundle.open(tmp_path / "m") as b:
         with pytest.raises(DeviceError, match="CPU of pi4 lacks"):
             device_for("emulated:pi4").run(b, {"image": tiny_model.image()})
-        with pytest.raises(DeviceError, match='no output "out"'):  # the Pi 5 has it; this program just writes nothing
+        with pytest.raises(DeviceError, match='no tensor "out"'):  # the Pi 5 has it; this program just writes nothing
             device_for("emulated:pi5").run(b, {"image": tiny_model.image()})
 
 

@@ -27,7 +27,7 @@ from tests.runtime import tiny_model
 
 V = VECTOR
 CORES = ("cortex-a53", "cortex-a72", "cortex-a76")
-X86 = ("_avx2", "_avx512", "_sse")
+X86 = ("_avx2", "_avx512", "_sse", "_x86")
 Assembler = Callable[[str], list[Insn]]
 
 
