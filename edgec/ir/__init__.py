@@ -3,7 +3,7 @@
 from edgec.ir.build import Builder
 from edgec.ir.graph import Graph, Op, Value
 from edgec.ir.interp import fold, interp
-from edgec.ir.kernel import PART, PARTS, KernelCall, Pointer, Scratch, Share, Struct, Table
+from edgec.ir.kernel import PART, PARTS, KernelCall, Pointer, Scratch, Share, Struct, Table, constant
 from edgec.ir.opdef import (
     OnnxNode,
     OpDef,
@@ -45,6 +45,7 @@ __all__ = [
     "Uncertain",
     "Value",
     "Versions",
+    "constant",
     "edgetpu_rule",
     "fold",
     "interp",

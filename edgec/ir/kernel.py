@@ -56,6 +56,16 @@ class Struct:
         assert isinstance(value, int), f"{self.ctype}.{name} is {value!r}"
         return value
 
+    def numbers(self) -> dict[str, int]:
+        """All fields, which are integers."""
+        return {name: self.number(name) for name in self.fields}
+
+    def real(self, name: str) -> float:
+        """A field that is a number."""
+        value = self.fields[name]
+        assert isinstance(value, (int, float)), f"{self.ctype}.{name} is {value!r}"
+        return float(value)
+
     def table(self, name: str) -> Array:
         """A field that is a table."""
         value = self.fields[name]
@@ -73,6 +83,14 @@ class Share:
 
 PART = Share("0", "part")
 PARTS = Share("1", "parts")
+
+
+def constant(x: object) -> Array | None:
+    """The elements that an operand points to; None where they are computed."""
+    if isinstance(x, Pointer):
+        return x.value.const
+    return x.array if isinstance(x, Table) else None
+
 
 Operand = Pointer | Table | Scratch | Struct | Share | int | str
 """A number or the name of a C enum stands for itself."""

@@ -173,8 +173,8 @@ _BINARY = {"add": "EK_CHAIN_ADD", "sub": "EK_CHAIN_SUB", "mul": "EK_CHAIN_MUL", 
 
 
 def _binary(kind: str, call: KernelCall, a: Value, b: Value, y: Value) -> _Link | None:
-    act = next((x.fields for x in call.operands if isinstance(x, Struct) and x.ctype == "ek_act_f32_t"), None)
-    bounds = (_number(act["low"]), _number(act["high"])) if act else (-inf, inf)
+    act = next((x for x in call.operands if isinstance(x, Struct) and x.ctype == "ek_act_f32_t"), None)
+    bounds = (act.real("low"), act.real("high")) if act else (-inf, inf)
     if a.const is not None and kind in ("add", "mul"):
         a, b = b, a
     if a.const is not None or a.type.shape != y.type.shape or not y.type.shape:
@@ -187,8 +187,8 @@ def _binary(kind: str, call: KernelCall, a: Value, b: Value, y: Value) -> _Link 
 
 
 def _unary(kind: str, call: KernelCall, x: Value, y: Value) -> _Link | None:
-    known = next((s.fields for s in call.operands if isinstance(s, Struct) and s.ctype == "ek_coef_t"), None)
-    a, b = (_number((known or {}).get(name, 0.0)) for name in "ab")
+    known = next((s for s in call.operands if isinstance(s, Struct) and s.ctype == "ek_coef_t"), None)
+    a, b = (known.real(name) if known and name in known.fields else 0.0 for name in "ab")
     if x.const is not None or x.type.shape != y.type.shape:
         return None
     if call.kernel in BOUNDS:
@@ -200,8 +200,3 @@ def _unary(kind: str, call: KernelCall, x: Value, y: Value) -> _Link | None:
     if kind in FLOATS:
         return _Link("EK_CHAIN_FUNCTION", x, y, function=f"{call.kernel}_simd", coefficients=(a, b))
     return None
-
-
-def _number(x: object) -> float:
-    assert isinstance(x, (int, float))
-    return float(x)

@@ -8,7 +8,7 @@ from math import inf
 
 import numpy as np
 
-from edgec.ir import Array, KernelCall, Pointer, Struct, Table, Value
+from edgec.ir import Array, KernelCall, Pointer, Struct, Value
 from edgec.schedule.kernels.elementwise import FLOATS
 from edgec.schedule.liveness import tensors
 from edgec.schedule.views import among
@@ -97,13 +97,13 @@ class Epilogue:
         return {"todo": self.todo, **bounds, "after": self.after or 0, "coef": self.coefficients}
 
 
-def epilogue(call: KernelCall, y: Pointer) -> Epilogue | None:
-    """What a float call with a clamp does to its sums, and the calls that follow it; None when the kernels cannot.
-
-    y: where the call itself puts its result.
-    """
-    act = call.struct("ek_act_f32_t").fields
-    done = Epilogue(y).clamp(_number(act["low"]), _number(act["high"]))
+def epilogue(call: KernelCall) -> Epilogue | None:
+    """What a float convolution or fully connected layer does to its sums, and the calls that follow it; None when the
+    kernels cannot."""
+    y = call.operands[3]
+    assert isinstance(y, Pointer)
+    act = call.struct("ek_act_f32_t")
+    done = Epilogue(y).clamp(act.real("low"), act.real("high"))
     return done and following(done, call.then)
 
 
@@ -132,8 +132,8 @@ def _gate(e: Epilogue, calls: Sequence[KernelCall]) -> Epilogue | None:
     if f.kernel == "ek_logistic_f32":
         after = e.function("silu")
     else:
-        k = f.struct("ek_coef_t").fields
-        after = e.hard_swish() if np.allclose([_number(k["a"]), _number(k["b"])], [1 / 6, 0.5], 1e-6, 0) else None
+        k = f.struct("ek_coef_t")
+        after = e.hard_swish() if np.allclose([k.real("a"), k.real("b")], [1 / 6, 0.5], 1e-6, 0) else None
     return after and replace(after, y=Pointer(y))
 
 
@@ -152,20 +152,20 @@ def _after(e: Epilogue, call: KernelCall) -> Epilogue | None:
         return None
     if call.kernel == "ek_add_f32":
         other = places[1] if places[0].value is e.y.value else places[0]
-        act = call.struct("ek_act_f32_t").fields
+        act = call.struct("ek_act_f32_t")
         if other.value.type.shape != shape or other.value is e.y.value:
             return None
         after = e.add(other)
-        after = after and after.clamp(_number(act["low"]), _number(act["high"]))
+        after = after and after.clamp(act.real("low"), act.real("high"))
     elif call.kernel == "ek_prelu_f32":
         slope = _per_channel(places[1].value, shape[-1]) if places[0].value is e.y.value else None
         after = None if slope is None else e.prelu(slope)
     elif call.kernel == "ek_leaky_relu_f32":
-        factor = _number(call.struct("ek_coef_t").fields["a"])
+        factor = call.struct("ek_coef_t").real("a")
         after = e.prelu(np.full(shape[-1], factor, np.float32))
     elif call.kernel == "ek_clamp_f32":
-        ends = call.struct("ek_coef_t").fields
-        after = e.clamp(_number(ends["a"]), _number(ends["b"]))
+        ends = call.struct("ek_coef_t")
+        after = e.clamp(ends.real("a"), ends.real("b"))
     elif call.kernel in BOUNDS:
         after = e.clamp(*BOUNDS[call.kernel])
     elif call.kernel == "ek_hard_swish_f32":
@@ -180,8 +180,8 @@ def _function(e: Epilogue, call: KernelCall) -> Epilogue | None:
     name = call.kernel.removeprefix("ek_").removesuffix("_f32")
     if name not in FLOATS:
         return None
-    known = [x.fields for x in call.operands if isinstance(x, Struct) and x.ctype == "ek_coef_t"]
-    return e.function(name, [_number(k[at]) for k in known for at in "ab" if at in k])
+    known = [x for x in call.operands if isinstance(x, Struct) and x.ctype == "ek_coef_t"]
+    return e.function(name, [k.real(at) for k in known for at in "ab" if at in k.fields])
 
 
 def _per_channel(v: Value, channels: int) -> Array | None:
@@ -189,20 +189,3 @@ def _per_channel(v: Value, channels: int) -> Array | None:
     if v.const is None or v.type.size not in (1, v.type.shape[-1]) or v.type.size not in (1, channels):
         return None
     return np.broadcast_to(v.const.reshape(-1), channels).astype(np.float32)
-
-
-def _number(x: object) -> float:
-    assert isinstance(x, (int, float))
-    return float(x)
-
-
-def constant(x: object) -> Array | None:
-    """The elements of an operand, None where they are computed."""
-    if isinstance(x, Pointer):
-        return x.value.const
-    return x.array if isinstance(x, Table) else None
-
-
-def numbers(struct: Struct) -> dict[str, int]:
-    """A struct of integers."""
-    return {name: struct.number(name) for name in struct.fields}

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from edgec.ir import Array
+from edgec.schedule.conv import Conv
 from edgec.schedule.cores import Core
 from edgec.schedule.shares import equal_blocks
 
@@ -25,25 +26,8 @@ _LATENCY = 8
 
 
 @dataclass(frozen=True)
-class Windows:
-    """Fields of ek_gemm_f32_t. Image [n,ih,iw,ic], kernel, stride, dilation, padding; group_ic: channels of a group."""
-
-    n: int
-    ih: int
-    iw: int
-    ic: int
-    oh: int
-    ow: int
-    oc: int
-    kh: int = 1
-    kw: int = 1
-    sh: int = 1
-    sw: int = 1
-    dh: int = 1
-    dw: int = 1
-    pt: int = 0
-    pl: int = 0
-    group_ic: int = 0
+class Windows(Conv):
+    """A convolution, a transposed one or a matrix product as ek_gemm_f32_t has it."""
 
     @property
     def groups(self) -> int:
@@ -163,6 +147,11 @@ def pack(w: Array, groups: int, lanes: int) -> Array:
             panel = own[:, o : o + 2 * lanes]
             parts.append(np.pad(panel, ((0, 0), (0, -panel.shape[1] % lanes))).ravel())
     return np.concatenate(parts).astype(np.float32)
+
+
+def last_vectors(channels: int, lanes: int) -> int:
+    """Vectors of the last panel, of two at most."""
+    return 1 if 0 < channels % (2 * lanes) <= lanes else 2
 
 
 def pad_channels(v: Array, groups: int, lanes: int) -> Array:

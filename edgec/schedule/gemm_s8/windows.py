@@ -4,30 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from edgec.schedule.conv import Conv
+
 
 @dataclass(frozen=True)
-class Windows:
+class Windows(Conv):
     """A convolution, as ek_conv2d_t has it; with `phases`, a transposed one (ek_transpose_conv2d_t), whose stride they
     are: rows and columns of the result a phase apart are convolutions of stride 1 by every phase-th tap. phase: whether
     it is one of those.
     """
 
-    n: int
-    ih: int
-    iw: int
-    ic: int
-    oh: int
-    ow: int
-    oc: int
-    kh: int = 1
-    kw: int = 1
-    sh: int = 1
-    sw: int = 1
-    dh: int = 1
-    dw: int = 1
-    pt: int = 0
-    pl: int = 0
-    group_ic: int = 0
     phases: tuple[int, int] | None = None
     phase: bool = False
 

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from edgec.ir import KernelCall, Scratch, Struct
+from edgec.ir import KernelCall, Scratch, Struct, constant
 from edgec.schedule.cores import Core
-from edgec.schedule.gemm_f32.epilogue import constant
 from edgec.schedule.gemm_f32.windows import Windows, tiles
 from edgec.schedule.variant import Schedule, Variant
 

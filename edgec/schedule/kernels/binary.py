@@ -9,7 +9,7 @@ from math import prod
 
 import numpy as np
 
-from edgec.ir import Array, KernelCall, Pointer, Struct, Table
+from edgec.ir import Array, KernelCall, Struct, Table, constant
 from edgec.ir.kernel import Operand
 from edgec.schedule.bytewise import no_overflow, pairs, scaled_sum
 from edgec.schedule.kernels.elementwise import by_offset, by_table
@@ -34,16 +34,12 @@ def _dims(call: KernelCall, name: str) -> list[int]:
     return [int(n) for n in sizes]
 
 
-def _constant(x: Operand) -> Array | None:
-    return x.value.const if isinstance(x, Pointer) else None
-
-
 def _one_constant(call: KernelCall) -> tuple[Array, Operand, Operand, int] | None:
     """Where one input is a single constant: the table of the function of the other, that one, the output, its size."""
     a, b, y = call.operands[:3]
     for place, (other, x) in enumerate(((b, a), (a, b))):
-        const = _constant(other)
-        if const is not None and const.size == 1 and _constant(x) is None:
+        const = constant(other)
+        if const is not None and const.size == 1 and constant(x) is None:
             table = pairs(call).take(int(const.item()) + 128, 1 - place)
             size = prod(_dims(call, "dim"))
             return (table, x, y, size) if _dims(call, "ab"[place]) == _dense(call) else None
@@ -90,7 +86,7 @@ def _rows(call: KernelCall) -> _Rows | None:
     times = max((t for t in range(1, _MOST_REPEATED // n + 1) if rows % t == 0), default=1)
     if times * n < _SHORTEST:
         return None
-    const = _constant(b)
+    const = constant(b)
     if const is not None:
         b = Table(np.tile(const.reshape(-1), times), "repeated")
     rows, n = rows // times, times * n

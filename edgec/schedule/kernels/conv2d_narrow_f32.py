@@ -7,10 +7,10 @@ from dataclasses import asdict, replace
 
 import numpy as np
 
-from edgec.ir import KernelCall, Pointer, Scratch, Struct, Table
+from edgec.ir import KernelCall, Scratch, Struct, Table, constant
 from edgec.schedule.cores import Core
-from edgec.schedule.gemm_f32.epilogue import CLAMPS, Epilogue, constant, epilogue, numbers
-from edgec.schedule.gemm_f32.windows import Walk, Windows, pack, pad_channels, walks
+from edgec.schedule.gemm_f32.epilogue import CLAMPS, Epilogue, epilogue
+from edgec.schedule.gemm_f32.windows import Walk, Windows, last_vectors, pack, pad_channels, walks
 from edgec.schedule.liveness import STACK_BYTES
 from edgec.schedule.variant import Schedule, Variant
 
@@ -21,7 +21,7 @@ _DEPTH = 16
 
 
 def _windows(call: KernelCall) -> Windows:
-    return Windows(**numbers(call.struct("ek_conv2d_t")))
+    return Windows.of(call.struct("ek_conv2d_t"))
 
 
 def _column(c: Windows, cols: int) -> Windows:
@@ -31,9 +31,7 @@ def _column(c: Windows, cols: int) -> Windows:
 
 
 def _result(call: KernelCall) -> Epilogue | None:
-    y = call.operands[3]
-    assert isinstance(y, Pointer)
-    done = epilogue(call, y)
+    done = epilogue(call)
     return done if done is not None and not done.todo & ~CLAMPS else None
 
 
@@ -82,7 +80,7 @@ def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
     # [kh, 1, ic, kw * oc]: the columns beside each other, as channels
     side = w.reshape(c.kh, c.kw, c.ic, c.oc).transpose(0, 2, 1, 3).reshape(c.kh, 1, c.ic, one.oc)
     zeros = np.zeros(one.oc, np.float32)
-    tail = 1 if 0 < one.oc % (2 * lanes) <= lanes else 2
+    tail = last_vectors(one.oc, lanes)
     return KernelCall(
         "ek_narrow_conv2d_f32_simd",
         (

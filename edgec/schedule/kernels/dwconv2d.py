@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from edgec.ir import Array, KernelCall, Scratch, Struct, Table
+from edgec.ir import Array, KernelCall, Scratch, Struct, Table, constant
+from edgec.schedule.conv import Conv
 from edgec.schedule.cores import Core
 from edgec.schedule.gemm_s8.dot import tables
 from edgec.schedule.gemm_s8.panels import Requant, settled, sums_bound, wrap
-from edgec.schedule.kernels.gemm_s8 import constant, requant
+from edgec.schedule.kernels.gemm_s8 import requant
 from edgec.schedule.variant import Schedule, Variant
 
 BLOCK = 8
@@ -22,24 +23,8 @@ MOST = 255
 
 
 @dataclass(frozen=True)
-class Shape:
-    """ek_conv2d_t of a depthwise convolution."""
-
-    n: int
-    ih: int
-    iw: int
-    ic: int
-    oh: int
-    ow: int
-    oc: int
-    kh: int
-    kw: int
-    sh: int
-    sw: int
-    dh: int
-    dw: int
-    pt: int
-    pl: int
+class Shape(Conv):
+    """A depthwise convolution."""
 
     @property
     def slide(self) -> str:
@@ -181,8 +166,7 @@ def _spread(s: Shape, starts: Iterable[int]) -> list[Array]:
 
 
 def _shape(call: KernelCall) -> Shape:
-    struct = call.struct("ek_conv2d_t")
-    return Shape(**{name: struct.number(name) for name in struct.fields if name != "group_ic"})
+    return Shape.of(call.struct("ek_conv2d_t"))
 
 
 def _schedules(loops: Loops, call: KernelCall, core: Core) -> Sequence[Schedule]:
@@ -205,7 +189,8 @@ def _apply(loops: Loops, call: KernelCall, schedule: Schedule) -> KernelCall:
     taps = described["taps"]
     assert isinstance(taps, int)
     limits = {n: getattr(q, n) for n in ("x_zero", "y_zero", "low", "high")}
-    fields = {**vars(s), "columns": schedule["columns"], **described, **limits}
+    told = {name: value for name, value in vars(s).items() if name != "group_ic"}
+    fields = {**told, "columns": schedule["columns"], **described, **limits}
     scratch = Scratch(8 * taps + max(s.ic, BLOCK))
     return KernelCall(name, (call.operands[0], call.operands[3], Struct("ek_dw_s8_t", **fields), scratch, 0, 1))
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from edgec.ir import Array, KernelCall, Pointer, Scratch, Struct, Table
+from edgec.ir import Array, KernelCall, Scratch, Struct, Table, constant
 from edgec.schedule.cores import Core
-from edgec.schedule.gemm_f32.epilogue import Epilogue, constant, epilogue, numbers
+from edgec.schedule.gemm_f32.epilogue import epilogue
 from edgec.schedule.gemm_f32.windows import WIDE, beyond
 from edgec.schedule.variant import Schedule, Variant
 
@@ -41,15 +41,9 @@ def _chunk(s: dict[str, int], core: Core) -> int:
     return min(s["ic"], max(2, lines) * line)
 
 
-def _result(call: KernelCall) -> Epilogue | None:
-    y = call.operands[3]
-    assert isinstance(y, Pointer)
-    return epilogue(call, y)
-
-
 def _schedules(call: KernelCall, core: Core) -> Sequence[Schedule]:
-    s = numbers(call.struct("ek_conv2d_t"))
-    if constant(call.operands[1]) is None or constant(call.operands[2]) is None or _result(call) is None:
+    s = call.struct("ek_conv2d_t").numbers()
+    if constant(call.operands[1]) is None or constant(call.operands[2]) is None or epilogue(call) is None:
         return []
     if s["oc"] != s["ic"] or s["kh"] * s["kw"] > _TAPS or s["ic"] < 4:
         return []
@@ -75,7 +69,7 @@ def pad(v: Array, lanes: int) -> Array:
 
 
 def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
-    s, done = numbers(call.struct("ek_conv2d_t")), _result(call)
+    s, done = call.struct("ek_conv2d_t").numbers(), epilogue(call)
     w, bias = constant(call.operands[1]), constant(call.operands[2])
     assert done is not None
     assert w is not None

@@ -7,10 +7,10 @@ from dataclasses import asdict, replace
 
 import numpy as np
 
-from edgec.ir import Array, KernelCall, Pointer, Scratch, Struct, Table
+from edgec.ir import Array, KernelCall, Scratch, Struct, Table, constant
 from edgec.schedule.cores import Core
-from edgec.schedule.gemm_f32.epilogue import APART, Epilogue, constant, epilogue, numbers
-from edgec.schedule.gemm_f32.windows import Walk, Windows, pack, pad_channels, transposed_phases, walks
+from edgec.schedule.gemm_f32.epilogue import APART, Epilogue, epilogue
+from edgec.schedule.gemm_f32.windows import Walk, Windows, last_vectors, pack, pad_channels, transposed_phases, walks
 from edgec.schedule.variant import Schedule, Variant
 
 _FEWEST = 3
@@ -22,9 +22,7 @@ def _transposed(call: KernelCall) -> Windows:
 
     Those of one whose results of a row are more channels instead, where each input makes a run of them alone.
     """
-    c, y = Windows(**numbers(call.struct("ek_transpose_conv2d_t"))), call.operands[3]
-    assert isinstance(y, Pointer)
-    done = epilogue(call, y)
+    c, done = Windows.of(call.struct("ek_transpose_conv2d_t")), epilogue(call)
     if c.kw != c.sw or c.pl or c.ow != c.iw * c.sw or (done and done.pitch):
         return c
     return replace(c, kw=1, sw=1, ow=c.iw, oc=c.oc * c.sw)
@@ -40,7 +38,7 @@ def windows(call: KernelCall) -> Windows:
         kh, kw = -(-c.kh // c.sh), -(-c.kw // c.sw)
         oh, ow = -(-c.oh // c.sh), -(-c.ow // c.sw)
         return replace(c, kh=kh, kw=kw, oh=oh, ow=ow, sh=1, sw=1, pt=kh - 1, pl=kw - 1, group_ic=c.ic)
-    return Windows(**numbers(call.struct("ek_conv2d_t"))).flattened()
+    return Windows.of(call.struct("ek_conv2d_t")).flattened()
 
 
 def _weights(call: KernelCall) -> Array | None:
@@ -56,9 +54,7 @@ def _weights(call: KernelCall) -> Array | None:
 
 
 def _result(call: KernelCall) -> Epilogue | None:
-    y, c = call.operands[3], windows(call)
-    assert isinstance(y, Pointer)
-    done = epilogue(call, y)
+    c, done = windows(call), epilogue(call)
     together = c.groups == 1 and (call.kernel != "ek_transpose_conv2d_f32" or _transposed(call).sw == 1)
     return done if done is None or not done.after or together or c.oc // c.groups >= APART else None
 
@@ -98,7 +94,7 @@ def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
     apart = {"yx": pitch, "yy": shape["ow"] * pitch, "yn": shape["oh"] * shape["ow"] * pitch}
     p = Struct("ek_gemm_f32_t", **shape, **apart, **asdict(walk), **done.fields())
     slopes = 0 if slope is None else Table(pad_channels(slope, c.groups, lanes), "s")
-    tail = 1 if 0 < c.oc // c.groups % (2 * lanes) <= lanes else 2
+    tail = last_vectors(c.oc // c.groups, lanes)
     return KernelCall(
         name,
         (

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 
-from edgec.ir import Array, KernelCall, Pointer, Scratch, Struct, Table
+from edgec.ir import Array, KernelCall, Pointer, Scratch, Struct, Table, constant
 from edgec.schedule.cores import Core
 from edgec.schedule.gemm_s8.avx2 import AVX2
 from edgec.schedule.gemm_s8.dot import DOT
@@ -30,13 +30,9 @@ def geometry(call: KernelCall) -> Windows:
         rows, k, o = (x for x in call.operands if isinstance(x, int))
         return Windows(n=1, ih=1, iw=rows, ic=k, oh=1, ow=rows, oc=o)
     if call.kernel in ("ek_conv2d_s8", "ek_dwconv2d_s8"):
-        return Windows(**_numbers(call.struct("ek_conv2d_t")))
-    f = _numbers(call.struct("ek_transpose_conv2d_t"))
-    return Windows(phases=(f.pop("sh"), f.pop("sw")), **f)
-
-
-def _numbers(struct: Struct) -> dict[str, Any]:
-    return {name: struct.number(name) for name in struct.fields}
+        return Windows.of(call.struct("ek_conv2d_t"))
+    c = Windows.of(call.struct("ek_transpose_conv2d_t"))
+    return replace(c, phases=(c.sh, c.sw), sh=1, sw=1)
 
 
 def _weights(call: KernelCall, c: Windows) -> Array | None:
@@ -45,13 +41,6 @@ def _weights(call: KernelCall, c: Windows) -> Array | None:
     if array is None or call.kernel == "ek_fully_connected_s8":
         return None if array is None else array.reshape(c.oc, 1, 1, c.ic)
     return array.reshape(c.kh, c.kw, c.depth, c.oc).transpose(3, 0, 1, 2)
-
-
-def constant(x: object) -> Array | None:
-    """The array that an operand points to; None when it is computed."""
-    if isinstance(x, Pointer):
-        return x.value.const
-    return x.array if isinstance(x, Table) else None
 
 
 def requant(call: KernelCall) -> Requant:

@@ -6,28 +6,22 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from math import sqrt
 
-from edgec.ir import KernelCall, Pointer, Scratch, Struct, Table
+from edgec.ir import KernelCall, Scratch, Struct, Table, constant
 from edgec.schedule.cores import Core
-from edgec.schedule.gemm_f32.epilogue import Epilogue, constant, epilogue, numbers
-from edgec.schedule.gemm_f32.windows import Windows, pad_channels
+from edgec.schedule.gemm_f32.epilogue import epilogue
+from edgec.schedule.gemm_f32.windows import Windows, last_vectors, pad_channels
 from edgec.schedule.gemm_f32.winograd import SQUARES, Tiling, pack, pays, tilings
 from edgec.schedule.liveness import STACK_BYTES
 from edgec.schedule.variant import Schedule, Variant
 
 
 def _windows(call: KernelCall) -> Windows:
-    return Windows(**numbers(call.struct("ek_conv2d_t")))
-
-
-def _result(call: KernelCall) -> Epilogue | None:
-    y = call.operands[3]
-    assert isinstance(y, Pointer)
-    return epilogue(call, y)
+    return Windows.of(call.struct("ek_conv2d_t"))
 
 
 def _schedules(call: KernelCall, core: Core) -> Sequence[Schedule]:
     c = _windows(call)
-    if constant(call.operands[1]) is None or constant(call.operands[2]) is None or _result(call) is None:
+    if constant(call.operands[1]) is None or constant(call.operands[2]) is None or epilogue(call) is None:
         return []
     if (c.kh, c.kw, c.sh, c.sw, c.groups) != (3, 3, 1, 1, 1):
         return []
@@ -42,7 +36,7 @@ def _leads(call: KernelCall, core: Core) -> bool:
 
 
 def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
-    c, t, done = _windows(call), Tiling(**schedule), _result(call)
+    c, t, done = _windows(call), Tiling(**schedule), epilogue(call)
     w, bias = constant(call.operands[1]), constant(call.operands[2])
     assert done is not None
     assert w is not None
@@ -59,7 +53,7 @@ def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
     slope = 0 if done.slope is None else Table(pad_channels(done.slope, 1, lanes), "s")
     packed = pack(w.reshape(3, 3, c.ic, c.oc), t.m, lanes)
     few = "_few" * (c.ic < lanes)
-    tail = 1 if 0 < c.oc % (2 * lanes) <= lanes else 2
+    tail = last_vectors(c.oc, lanes)
     return KernelCall(
         "ek_winograd_f32_simd",
         (
