@@ -22,7 +22,7 @@ from edgec.drive.verify import verify_bundle
 from edgec.emit.c import CSRC, CSource
 from edgec.emit.calls_file import CALLS_FILE, calls_file
 from edgec.emit.graph_file import GRAPH_FILE, graph_file
-from edgec.emit.sources import TargetSources, included, target_sources
+from edgec.emit.sources import TargetSources, target_sources
 from edgec.emit.tflite import write_tflite
 from edgec.errors import EdgecError, InputError
 from edgec.ir import Graph, print_graph
@@ -37,6 +37,7 @@ from edgec.toolchain.edgetpu import PROGRAM
 from edgec.toolchain.edgetpu.handoff import HandOff
 from edgec.toolchain.edgetpu.runners import Runner
 from edgec.toolchain.edgetpu.where import runner_for
+from edgec.toolchain.includes import included
 
 QUANTIZE_FILE = "report/quantize.json"
 """What was tried to make the model int8."""
@@ -198,9 +199,9 @@ def _files(
 ) -> dict[str, bytes]:
     """The bundle's files by path. src/ compiles by itself: it has the kernels that the generated C includes."""
     files = {f"src/{t}/{name}": text.encode() for t, made in sources.items() for name, text in made.texts.items()}
-    files |= {
-        f"src/{name}": text.encode() for name, text in included(t for m in sources.values() for t in m.texts.values())
-    }
+    own = {p.name: p.read_text() for p in sorted(CSRC.glob("*.c"))}
+    texts = [*own.values(), *(text for made in sources.values() for text in made.texts.values())]
+    files |= {f"src/{name}": text.encode() for name, text in (own | included(texts, CSRC)).items()}
     files |= {f"segments/{name}.tflite": data for name, data in tflites.items()}
     if asked is not None:
         files |= {f"segments/{n}_edgetpu.tflite": r.data for n, r in asked.segments.items() if r.data is not None}

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from edgec_partitioner.segments import Segment
 
-from edgec.emit.c import CSRC, CSource, segment_source
+from edgec.emit.c import CSource, segment_source
 from edgec.emit.program import SegmentEntry, model_source
 from edgec.emit.weights import WeightsFile
 from edgec.ir import Graph, TensorType, Value
 from edgec.schedule.cores import Core
 from edgec.schedule.steps import DEFAULT
 from edgec.schedule.variant import Rules
-
-_INCLUDE = re.compile(r'^\s*#\s*include "([^"]+)"', re.M)
 
 
 @dataclass(frozen=True)
@@ -87,18 +83,3 @@ def crossing(graph: Graph, segments: Iterable[Segment]) -> dict[str, TensorType]
 
 def _names(values: Iterable[Value]) -> tuple[str, ...]:
     return tuple(v.name for v in values)
-
-
-def included(texts: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """What sources of generated texts include, and the program's, from csrc: path in it and text."""
-    todo = [(CSRC, text) for text in texts] + [(CSRC, f'#include "{p.name}"') for p in sorted(CSRC.glob("*.c"))]
-    found: dict[Path, str] = {}
-    while todo:
-        folder, text = todo.pop()
-        for name in _INCLUDE.findall(text):
-            path = next((p for p in (folder / name, CSRC / name) if p.is_file()), None)
-            if path is not None and path.resolve() not in found:
-                found[path.resolve()] = path.read_text()
-                todo.append((path.parent, found[path.resolve()]))
-    root = CSRC.resolve()
-    return ((p.relative_to(root).as_posix(), text) for p, text in sorted(found.items()))

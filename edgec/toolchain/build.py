@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +19,7 @@ from edgec_runtime.cache import cache_dir
 
 from edgec.steps import COMPILE_C, Progress
 from edgec.toolchain.cc import FLAGS, Compiler
+from edgec.toolchain.includes import included
 from edgec.toolchain.store import Store
 
 CACHED_BYTES = 512 << 20
@@ -27,8 +27,6 @@ CACHED_BYTES = 512 << 20
 
 _FORMAT = "1"
 """Changes when the same key no longer stands for the same bytes."""
-
-_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -107,7 +105,8 @@ class _Target:
     def compile(self, name: str, text: str, extra: Sequence[str] = ()) -> bytes:
         """The object file of one C text that includes what csrc has."""
         flags = [*self._cc.command, *self._cc.objects, *FLAGS, *extra]
-        key = self._key("object", flags, name, text, *_included(text, self.csrc))
+        headers = included([text], self.csrc)
+        key = self._key("object", flags, name, text, *headers, *headers.values())
 
         def make(folder: Path) -> Path:
             (folder / name).write_text(text)
@@ -143,17 +142,3 @@ class _Target:
 
     def _key(self, what: str, flags: Sequence[str], *content: str) -> str:
         return hashlib.sha256(json.dumps([_FORMAT, what, self._version, flags, content]).encode()).hexdigest()
-
-
-def _included(text: str, csrc: Path) -> list[str]:
-    """Names and texts of the headers of csrc that a text includes, and that those include."""
-    found: dict[Path, str] = {}
-    waiting = [(csrc, text)]
-    while waiting:
-        folder, text = waiting.pop()
-        for name in _INCLUDE.findall(text):
-            path = next((p for p in (folder / name, csrc / name) if p.is_file()), None)
-            if path is not None and path not in found:
-                found[path] = path.read_text()
-                waiting.append((path.parent, found[path]))
-    return [part for path in sorted(found) for part in (str(path.relative_to(csrc)), found[path])]
