@@ -10,8 +10,8 @@ from edgec.ir import Graph, Op
 from edgec.schedule.cores import core
 from edgec.schedule.estimate import cycles, in_graph, is_known
 
-_SLOWEST, _SLOWEST_IPC = "cortex_a53", 0.72
-"""The core whose figures stand for cores that were not measured, and its mean instructions per cycle."""
+_SLOWEST = "pi3"
+"""The board whose core stands for cores that were not measured."""
 
 
 @dataclass(frozen=True)
@@ -27,12 +27,13 @@ class CpuCost:
 
     @classmethod
     def of(cls, board: Board) -> CpuCost:
-        """The core of a board's best target. One that was not measured is to a Cortex-A53 as its instructions per
+        """The core of a board's best target. One that was not measured is to a Pi 3's as its instructions per
         cycle are to those."""
         name = board.targets[0].mcpu
         if is_known(name):
             return cls(board.clock_ghz, name)
-        return cls(board.clock_ghz * board.ipc / _SLOWEST_IPC, _SLOWEST)
+        slowest = Board.load(_SLOWEST)
+        return cls(board.clock_ghz * board.ipc / slowest.ipc, slowest.targets[0].mcpu)
 
     def within(self, graph: Graph) -> CpuCost:
         """The same for the ops of a graph as they are computed in it: with what fusion and views save."""
