@@ -8,8 +8,8 @@ STAMP := $(VENV)/.installed
 FIXTURES := build/venv-fixtures
 
 .PHONY: setup system demo test check lint types fast models-table partition-table stock-table cost-table pipeline-table \
-        cpu-table bench-arm ablation interp-table schedule-fuzz sanitize-table tuned bench-check bench-peers bench-host busy-check accuracy-table onnx-sweep faults docs \
-        fixtures clean
+        cpu-table bench-arm ablation interp-table schedule-fuzz sanitize-table tuned bench-check \
+        bench-peers bench-host busy-check accuracy-table onnx-sweep faults docs fixtures clean
 
 setup: system $(STAMP)
 
