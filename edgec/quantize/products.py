@@ -6,12 +6,12 @@ D = KH * KW * C, a depthwise one a group for each channel and D = KH * KW.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from edgec.ir import Array, Op
+from edgec.ir import Array, Op, Value
 from edgec.ops.conv import Conv2D, DepthwiseConv2D
 from edgec.ops.matmul import FullyConnected
 from edgec.ops.window import pad_image
@@ -22,6 +22,14 @@ _DENSE = (Conv2D, DepthwiseConv2D, FullyConnected)
 def products(ops: Iterable[Op]) -> dict[Op, Products]:
     """Of those of these float ops that are such products."""
     return {op: Products(op) for op in ops if isinstance(op.spec, _DENSE) and op.inputs[1].const is not None}
+
+
+def readers(ops: Iterable[Op]) -> Mapping[Value, Sequence[Op]]:
+    """The ops by the value whose windows they read: what an observer asks for each value that it is shown."""
+    found: dict[Value, list[Op]] = {}
+    for op in ops:
+        found.setdefault(op.inputs[0], []).append(op)
+    return found
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from edgec.ir.types import dequantize
 from edgec.quantize.calibration import Sample, chosen
 from edgec.quantize.observers import Run
 from edgec.quantize.params import quantize_activation
-from edgec.quantize.products import Products, products
+from edgec.quantize.products import Products, products, readers
 from edgec.quantize.work import Work
 
 
@@ -62,13 +62,11 @@ def _spread(total: int, count: int) -> list[int]:
 
 
 def _float_means(run: Run, samples: Sequence[Sample], layers: Mapping[Op, Products]) -> Means:
-    readers: dict[Value, list[Op]] = {}
-    for op in layers:
-        readers.setdefault(op.inputs[0], []).append(op)
+    by_value = readers(layers)
     sums = {op: np.zeros((p.groups, p.depth)) for op, p in layers.items()}
 
     def observe(v: Value, array: Array) -> None:
-        for op in readers.get(v, ()):
+        for op in by_value.get(v, ()):
             sums[op] += layers[op].mean(array)
 
     for sample in samples:
@@ -97,14 +95,12 @@ Means = dict[Op, Array]
 
 def _means(work: Work, layers: Mapping[Op, Products], quants: Mapping[Op, Quant | None]) -> tuple[Means, Means]:
     """Of the float model, and of what its int8 form makes of its values."""
-    readers: dict[Value, list[Op]] = {}
-    for op in layers:
-        readers.setdefault(op.inputs[0], []).append(op)
+    by_value = readers(layers)
     floats = {op: np.zeros((p.groups, p.depth)) for op, p in layers.items()}
     rounded = {op: np.zeros((p.groups, p.depth)) for op, p in layers.items()}
 
     def observe(v: Value, array: Array) -> None:
-        for op in readers.get(v, ()):
+        for op in by_value.get(v, ()):
             q = quants[op]
             assert q is not None
             floats[op] += layers[op].mean(array)

@@ -12,7 +12,7 @@ from edgec.ir import Array, Op, Value
 from edgec.quantize.histograms import METHODS, Histogram, histograms, noise
 from edgec.quantize.observers import Observe, Range
 from edgec.quantize.params import activation_quant, quantize_activation
-from edgec.quantize.products import Products, apply, products
+from edgec.quantize.products import Products, apply, products, readers
 from edgec.quantize.work import Work
 
 
@@ -42,11 +42,11 @@ class Choose:
         ranges: dict[Value, Range] = {}
         for v, h in found.items():
             tries = dict.fromkeys(METHODS[m](h) for m in self.methods)
-            readers = users.get(v, [])
+            used = users.get(v, [])
             errors = np.zeros(1 + len(tries))
-            for op in (op for op in readers if op in windows and op.inputs[0] is v):
+            for op in (op for op in used if op in windows and op.inputs[0] is v):
                 errors += _errors(layers[op], windows[op], [h.range, *tries])
-            if v in work.graph.outputs or any(op not in windows for op in readers):
+            if v in work.graph.outputs or any(op not in windows for op in used):
                 errors += _own(h, [h.range, *tries])
             best = int(np.argmin(errors[1:]))
             ranges[v] = [*tries][best] if errors[1 + best] < self.than * errors[0] else h.range
@@ -55,15 +55,13 @@ class Choose:
     def _windows(self, work: Work, layers: Mapping[Op, Products]) -> dict[Op, Array]:
         """Some of each layer, [n, G, D]."""
         parts: dict[Op, list[Array]] = {op: [] for op in layers}
-        readers: dict[Value, list[Op]] = {}
-        for op in layers:
-            readers.setdefault(op.inputs[0], []).append(op)
+        by_value = readers(layers)
         numbers = {op: i for i, op in enumerate(work.graph.ops)}
         rows = -(-self.windows // len(work.samples))
 
         def of_sample(i: int) -> Observe:
             def observe(v: Value, array: Array) -> None:
-                for op in readers.get(v, ()):
+                for op in by_value.get(v, ()):
                     rng = np.random.default_rng((work.seed, i, numbers[op]))
                     parts[op].append(layers[op].windows(array, rows, rng))
 

@@ -12,7 +12,7 @@ from edgec.ir import Array, Op, Quant, Value
 from edgec.ops.fixed_point import round_half_away
 from edgec.quantize.observers import Observe
 from edgec.quantize.params import quantize_activation
-from edgec.quantize.products import Products, products
+from edgec.quantize.products import Products, products, readers
 from edgec.quantize.work import Work
 
 _BATCH_BYTES = 256 << 20
@@ -55,9 +55,7 @@ class Gptq:
 
     def _moments(self, work: Work, batch: Mapping[Op, Products], quants: Mapping[Op, Quant | None]) -> dict[Op, Array]:
         """[G, D, D] of each op's windows, in steps of its input: integers, whose sums are exact in any order."""
-        readers: dict[Value, list[Op]] = {}
-        for op in batch:
-            readers.setdefault(op.inputs[0], []).append(op)
+        by_value = readers(batch)
         seconds = {op: np.zeros((p.groups, p.depth, p.depth)) for op, p in batch.items()}
         firsts = {op: np.zeros((p.groups, p.depth)) for op, p in batch.items()}
         counts = dict.fromkeys(batch, 0)
@@ -65,7 +63,7 @@ class Gptq:
 
         def of_sample(i: int) -> Observe:
             def observe(v: Value, array: Array) -> None:
-                for op in readers.get(v, ()):
+                for op in by_value.get(v, ()):
                     p, q = batch[op], quants[op]
                     assert q is not None
                     rng = np.random.default_rng((work.seed, i, numbers[op]))
