@@ -25,7 +25,10 @@ class Runners(Protocol):
         """Of a float graph, for so many runs: the same results on every machine."""
 
     def int8(self, graph: Graph, samples: int) -> Run:
-        """Of a quantized graph, as fast as this machine can."""
+        """Of a quantized graph, as fast as this machine can; threads may call it at once."""
+
+    def renew(self, run: Run, op: Op) -> None:
+        """Let a run of a quantized graph take in what the constants of one of its ops are now."""
 
 
 class InterpRunners:
@@ -38,6 +41,9 @@ class InterpRunners:
     def int8(self, graph: Graph, samples: int) -> Run:
         """Slow."""
         return partial(interp, graph)
+
+    def renew(self, run: Run, op: Op) -> None:
+        """It reads them anew at every run."""
 
 
 @dataclass
