@@ -53,12 +53,16 @@ def runner(graph: Graph, samples: int, compiler: Compiler, say: Progress, core: 
 
 
 class HostRunners:
-    """Runs graphs as C on this machine where that pays (edgec.quantize.work.Runners)."""
+    """Runs graphs as C on this machine where that pays (edgec.quantize.work.Runners). A copy tells nobody."""
 
-    def __init__(self, compiler: Compiler, say: Progress) -> None:
+    def __init__(self, compiler: Compiler, say: Progress = lambda text: None) -> None:
         self._compiler, self._say = compiler, say
         here = Board.load("host")
         self._core = cores_of(here, here.targets[0])[-1]
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """For other threads and processes."""
+        return HostRunners, (self._compiler,)
 
     def floats(self, graph: Graph, samples: int) -> Run:
         """By plain kernels."""

@@ -83,8 +83,8 @@ class Products:
         oh, ow = self.op.output.type.shape[1:3]
         (sh, sw), (dh, dw) = conv.stride, conv.dilation
         # what a tap meets over all windows: some rows, and of those some columns
-        rows = [image[:, i * dh : i * dh + (oh - 1) * sh + 1 : sh].sum((0, 1), dtype=np.float64) for i in range(kh)]
-        taps = np.array([r[j * dw : j * dw + (ow - 1) * sw + 1 : sw].sum(0) for r in rows for j in range(kw)])
+        bands = [image[:, i * dh : i * dh + (oh - 1) * sh + 1 : sh].sum((0, 1), dtype=np.float64) for i in range(kh)]
+        taps = np.array([r[j * dw : j * dw + (ow - 1) * sw + 1 : sw].sum(0) for r in bands for j in range(kw)])
         taps /= len(x) * oh * ow
         return np.squeeze(self._grouped((taps - zero)[None]), 0)
 
