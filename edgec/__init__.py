@@ -73,6 +73,8 @@ def compile(
     cc: str | None = None,
     dump: Sequence[str] = (),
     edgetpu_compiler: str | None = None,
+    workers: str | int | None = None,
+    executor: Executor | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Compiled:
     """Compile a .onnx or .tflite file into one verified bundle: `output`, or MODEL.edgec in the working folder.
@@ -97,18 +99,18 @@ def compile(
         cc: a C compiler of this machine instead of zig.
         dump: "after=PASS" writes the graph beside the bundle.
         edgetpu_compiler: a path, "ssh://host", "folder:DIR", "none".
+        workers: how many threads try the ways of `quantize` (default: what cores and memory allow); "dask://host:port".
+        executor: tries them instead.
         progress: called with each step's name, "" at the end.
     """
     from edgec.drive.compile import compile_model
 
     options = _options(
         target, calibrate, preprocess, input_shapes, min_cosine, disable, edgetpu, optimistic, allow_float, validate,
-        threads, tuned, quantize,
-    )  # fmt: skip
+        threads, tuned, quantize, workers)  # fmt: skip
     return compile_model(
         Path(model), output=_path(output), options=options, labels=_path(labels), cc=cc, dump=tuple(dump),
-        edgetpu_compiler=edgetpu_compiler, progress=progress or _silent,
-    )  # fmt: skip
+        edgetpu_compiler=edgetpu_compiler, progress=progress or _silent, executor=executor)  # fmt: skip
 
 
 @_checked
@@ -247,8 +249,7 @@ def tune(
     bundle: str | Path,
     on: str = "local:",
     *,
-    workers: str | None = None,
-    jobs: int | None = None,
+    workers: str | int | None = None,
     ops: int | None = None,
     output: str | Path | None = None,
     timeout: float = _TIMEOUT_S,
@@ -260,8 +261,7 @@ def tune(
     Args:
         bundle: the .edgec file.
         on: the device, as in `run`.
-        workers: "dask://host:port": a Dask cluster that tries them, where times are estimates.
-        jobs: trials at a time.
+        workers: how many threads try them; or "dask://host:port": a Dask cluster, where times are estimates.
         ops: at most so many kinds of calls, the largest first.
         output: the database, JSON (docs/tune.md; default: the one that `compile` reads by itself). What it has is not
             tried again.
@@ -271,7 +271,7 @@ def tune(
     """
     from edgec.drive.tune import Search, tune
 
-    search = Search(Path(bundle), _device(on), workers, jobs, ops, _path(output), timeout, executor)
+    search = Search(Path(bundle), _device(on), _workers(workers), ops, _path(output), timeout, executor)
     return tune(search, progress or _silent)
 
 
@@ -449,6 +449,7 @@ def _options(
     threads: int = 1,
     tuned: str | Path | None = None,
     quantize: str | Path = "fast",
+    workers: str | int | None = None,
 ) -> Options:
     from edgec.drive.lower import Options
 
@@ -467,7 +468,12 @@ def _options(
         None if tuned is None else str(tuned),
         str(quantize),
         edgetpu,
+        _workers(workers),
     )
+
+
+def _workers(workers: str | int | None) -> str | None:
+    return None if workers is None else str(workers)
 
 
 def _path(path: str | Path | None) -> Path | None:

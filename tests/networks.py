@@ -1,4 +1,4 @@
-"""Networks as exporters write them (ONNX, NCHW), with random weights: like YOLOv8n, EfficientNet-Lite0, MobileNet v2.
+"""Networks as exporters write them (ONNX, NCHW), with random weights: like YOLOv8n, EfficientNet-Lite0, MobileNets.
 
 The weights are He-initialised from a fixed seed, so activations keep a scale that can be quantized.
 """
@@ -83,6 +83,17 @@ class Net:
         return path
 
 
+def mobilenet_v1(path: Path, size: int = 224, width: float = 1.0, classes: int = 1000) -> Path:
+    """MobileNet v1 with its batch normalisation folded: depthwise and 1x1 convolutions with ReLU6."""
+    net = Net("mobilenet_v1", (1, 3, size, size))
+    x = net.conv("images", _width(32, width), 3, 2, act="relu6")
+    blocks = [(64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), *[(512, 1)] * 5, (1024, 2), (1024, 1)]
+    for out, stride in blocks:
+        x = net.conv(x, net.channels[x], 3, stride, net.channels[x], "relu6")
+        x = net.conv(x, _width(out, width), act="relu6")
+    return net.save(path, _classifier(net, x, classes))
+
+
 def mobilenet_like(path: Path, size: int = 224, width: float = 1.0, classes: int = 1000) -> Path:
     """MobileNet v2: inverted residuals with ReLU6."""
     net = Net("mobilenet_like", (1, 3, size, size))
@@ -123,6 +134,7 @@ def yolov8n_like(path: Path, size: int = 640, classes: int = 80) -> Path:
 
 
 MAKERS: dict[str, Callable[..., Path]] = {
+    "mobilenet_v1": mobilenet_v1,
     "mobilenet_like": mobilenet_like,
     "efficientnet_lite_like": efficientnet_lite_like,
     "yolov8n_like": yolov8n_like,

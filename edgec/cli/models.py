@@ -13,7 +13,7 @@ import click
 from edgec_runtime.preprocess import COLORS, FILTERS, PRESETS, RESIZES
 
 import edgec
-from edgec.cli.reach import TIMEOUT, on_one, resolved
+from edgec.cli.reach import TIMEOUT, on_one, resolved, workers_option
 from edgec.errors import InputError
 from edgec.report.terminal import progress, where_the_time_went
 
@@ -74,6 +74,7 @@ def _lowering_options(fn: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--labels", type=click.Path(path_type=Path), help="text file, one label a line")
 @click.option("--threads", default=1, show_default=True, metavar="N", help="the most that its C can use, 1 to 4")
 @click.option("--tuned", metavar="FILE", help="schedules that edgec tune found (default: its default file), or none")
+@workers_option("ways of --quantize tried at a time (default: as many as cores and memory allow)")
 @click.option("--cc", help="a C compiler of this machine for its own code, instead of zig")
 @click.option(
     "--dump", multiple=True, metavar="after=PASS", help="write the graph after a pass (or after=all) beside the bundle"
@@ -212,13 +213,14 @@ def _options(
     validate: Path | None = None,
     threads: int = 1,
     tuned: str | None = None,
+    workers: str | None = None,
 ) -> Options:
     from edgec.drive.lower import Options
 
     shapes = dict(map(_parse_shape, input_shape))
     return Options(
         target, calibrate, preprocess, shapes, disable_pass, min_cosine, optimistic, validate, allow_float, threads,
-        tuned, quantize, edgetpu,
+        tuned, quantize, edgetpu, workers,
     )  # fmt: skip
 
 

@@ -49,6 +49,11 @@ ON_MANY = click.option(
 )
 
 
+def workers_option(what: str) -> Callable[[_F], _F]:
+    """--workers of a verb that tries many things. what: they are, at a time."""
+    return click.option("--workers", metavar="N|URL", help=f"{what}; or dask://host:port: a Dask cluster")
+
+
 def resolved(device: str) -> str:
     """The URL of a device that is given by URL or by its name in edgec.toml.  Raises InputError."""
     from edgec_devices.listing import resolve

@@ -6,17 +6,14 @@ from pathlib import Path
 
 import click
 
-from edgec.cli.reach import TIMEOUT, on_one, resolved
+from edgec.cli.reach import TIMEOUT, on_one, resolved, workers_option
 from edgec.report.terminal import progress
 
 
 @click.command()
 @click.argument("bundle", type=click.Path(path_type=Path))
 @on_one("on", default="local:", show_default=True)
-@click.option("--workers", metavar="URL", help="dask://host:port: a Dask cluster tries them, for --on emulated:")
-@click.option(
-    "--jobs", type=int, metavar="N", help="trials at a time (default: the cores here for --on emulated:, else 1)"
-)
+@workers_option("trials at a time (default: the cores here for --on emulated:, else 1)")
 @click.option("--ops", type=int, metavar="N", help="at most so many kinds of calls, the largest first")
 @click.option(
     "-o",
@@ -31,7 +28,6 @@ def tune(
     bundle: Path,
     on: str,
     workers: str | None,
-    jobs: int | None,
     ops: int | None,
     output: Path | None,
     timeout: float,
@@ -43,6 +39,6 @@ def tune(
     from edgec.report.tuning import to_text
 
     with progress(quiet) as say:
-        done = search(Search(bundle, resolved(on), workers, jobs, ops, output, timeout), say)
+        done = search(Search(bundle, resolved(on), workers, ops, output, timeout), say)
     if not quiet:
         click.echo(to_text(done))

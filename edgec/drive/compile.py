@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -80,12 +81,14 @@ def compile_model(
     dump: Sequence[str] = (),
     edgetpu_compiler: str | None = None,
     progress: Progress | None = None,
+    executor: Executor | None = None,
 ) -> Compiled:
     """Compile a .onnx or .tflite file into the bundle `output` (default: <model>.edgec in the working folder).
 
     labels: a text file with one label a line. cc: a compiler of this machine for this machine's own code. dump: names
     of passes ("after=NAME", or "after=all") whose result is written as text beside the bundle. edgetpu_compiler: where
-    that program is (docs/edgetpu-compiler.md; default: the one on the PATH, if any). Raises EdgecError, with exit code
+    that program is (docs/edgetpu-compiler.md; default: the one on the PATH, if any). executor: tries the candidates of
+    a recipe in place of `options.workers`. Raises EdgecError, with exit code
     1 when the verification fails and 2 when the input must change; no bundle is left then.
     """
     options = options or Options()
@@ -93,7 +96,7 @@ def compile_model(
     job.check()
     runner = runner_for(edgetpu_compiler, {} if not _by_hand(edgetpu_compiler) else job.recipe())
     needed = edgetpu_compiler is not None
-    return _compile(job, runner, dump, Steps(progress), needed=needed)
+    return _compile(job, runner, dump, Steps(progress), needed=needed, executor=executor)
 
 
 def finish(folder: Path, progress: Progress | None = None) -> Compiled:
@@ -113,11 +116,19 @@ def _by_hand(where: str | None) -> bool:
 
 
 def _compile(
-    job: Job, runner: Runner | None, dump: Sequence[str], say: Steps, *, needed: bool, finishing: bool = False
+    job: Job,
+    runner: Runner | None,
+    dump: Sequence[str],
+    say: Steps,
+    *,
+    needed: bool,
+    finishing: bool = False,
+    executor: Executor | None = None,
 ) -> Compiled:
     """finishing: do not write a bundle while edgetpu_compiler has to run by hand."""
     names = _labels(job.labels)
-    lowered = lower(job.model, job.options, dump=_dumper(dump, job.output), progress=say, cc=job.cc)
+    dumper = _dumper(dump, job.output)
+    lowered = lower(job.model, job.options, dump=dumper, progress=say, cc=job.cc, executor=executor)
     asked: Outcome | None = None
     if runner is not None and any(s.place == "edgetpu" for s in lowered.partition.segments):
         lowered, asked = ask(lowered, runner, say, needed=needed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -13,7 +14,9 @@ from edgec_partitioner.partition import Partition, Wishes, partition
 from edgec_runtime import Preprocess
 from edgec_runtime.manifest import MAX_THREADS
 
+from edgec.drive.hands import hands
 from edgec.drive.native import HostRunners, NativeGraph, native_compiler, runner
+from edgec.drive.workers import Workers
 from edgec.emit.c import check_kernels
 from edgec.errors import InputError, did_you_mean
 from edgec.frontends import read_model
@@ -21,6 +24,7 @@ from edgec.frontends.stated import stated_preprocessing
 from edgec.ir import Graph, Refusal, verify
 from edgec.passes.pipeline import available, optimize
 from edgec.quantize.calibration import Sample, load_calibration, split
+from edgec.quantize.hands import Hands
 from edgec.quantize.observers import Run
 from edgec.quantize.preprocess import choose, tensor_info
 from edgec.quantize.quantize import assumed, is_quantized, random_sample
@@ -53,6 +57,7 @@ class Options:
     calibration data runs on the CPU though the target has an Edge TPU. threads: the most that the C can use, 1 to 4.
     tuned: a database of schedules (docs/tune.md), "none" for no searches at all; None: the default one, if it is there.
     quantize: a recipe (docs/quantization.md): "fast", "best" or a .toml file. edgetpu: one of SHARES.
+    workers: who tries the candidates of a recipe: see `Workers.of`.
     """
 
     target: str = "host"
@@ -68,6 +73,7 @@ class Options:
     tuned: str | None = None
     quantize: str = "fast"
     edgetpu: str = "auto"
+    workers: str | None = None
 
     def check(self) -> None:
         """Raises InputError for values that cannot be."""
@@ -79,6 +85,7 @@ class Options:
             raise InputError(f"no code is for {self.threads} threads", "--threads", f"give 1 to {MAX_THREADS}")
         if self.edgetpu not in SHARES:
             raise InputError(f"an Edge TPU cannot get {self.edgetpu}", "--edgetpu", f"give {' or '.join(SHARES)}")
+        Workers.of(self.workers)
 
 
 @dataclass(frozen=True)
@@ -147,11 +154,13 @@ def lower(
     progress: Progress | None = None,
     assume: bool = False,
     cc: str | None = None,
+    executor: Executor | None = None,
 ) -> Lowered:
     """Bring a model file to segments.
 
     assume: only to be looked at: a float model without calibration gets made-up scales, an operator of a .tflite file
-    that edgec cannot read becomes opaque. cc: a C compiler of this machine, for what runs on it.
+    that edgec cannot read becomes opaque. cc: a C compiler of this machine, for what runs on it. executor: tries the
+    candidates of a recipe.
     """
     say = progress or (lambda text: None)
     target = Target.parse(options.target)
@@ -182,7 +191,8 @@ def lower(
             passes_off |= {_UNDOES_REWRITES}
             graph = optimize(graph, passes_off, dump)
         if calibrated:
-            graph, floats = _calibrated(graph, plain if made else None, data, recipe, native_compiler(cc), say)
+            with hands(recipe, graph, options.workers, executor) as who:
+                graph, floats = _calibrated(graph, plain if made else None, data, recipe, native_compiler(cc), say, who)
         else:
             graph = assumed(graph)
         verify(graph, "quantized")
@@ -206,11 +216,11 @@ def _uncalibrated(model: Path, target: Target) -> InputError:
 
 
 def _calibrated(
-    graph: Graph, plain: Graph | None, data: Data, recipe: Recipe, compiler: Compiler, say: Progress
+    graph: Graph, plain: Graph | None, data: Data, recipe: Recipe, compiler: Compiler, say: Progress, who: Hands
 ) -> tuple[Graph, FloatModel]:
     """The int8 form of a float graph. plain: what it was before rewrites, if there were any."""
     # not by what there is to verify with: the scales must not hang on that
-    found = search(recipe, graph, data.calibrate, HostRunners(compiler, say), say)
+    found = search(recipe, graph, data.calibrate, HostRunners(compiler, say), say, who)
     own = plain is None and isinstance(found.run, NativeGraph)
     reference = found.run if own else runner(plain or found.floats, len(data.verify), compiler, say)
     return found.graph, FloatModel(found.floats, found.run, reference, found.samples, found)

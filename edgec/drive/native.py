@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 from edgec_devices.boards import Board
 
-from edgec.emit.c import CSRC, segment_source
+from edgec.emit.c import CSRC, constants_again, segment_source
 from edgec.errors import UnsupportedError
-from edgec.ir import Array, Graph, KernelCall, Value, interp
+from edgec.ir import Array, Graph, KernelCall, Op, Value, interp
 from edgec.quantize.observers import Observe, Run
 from edgec.schedule.cores import Core, cores_of
 from edgec.schedule.records import signature
@@ -53,12 +53,16 @@ def runner(graph: Graph, samples: int, compiler: Compiler, say: Progress, core: 
 
 
 class HostRunners:
-    """Runs graphs as C on this machine where that pays (edgec.quantize.work.Runners)."""
+    """Runs graphs as C on this machine where that pays (edgec.quantize.work.Runners). A copy tells nobody."""
 
-    def __init__(self, compiler: Compiler, say: Progress) -> None:
+    def __init__(self, compiler: Compiler, say: Progress = lambda text: None) -> None:
         self._compiler, self._say = compiler, say
         here = Board.load("host")
         self._core = cores_of(here, here.targets[0])[-1]
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """For other threads and processes."""
+        return HostRunners, (self._compiler,)
 
     def floats(self, graph: Graph, samples: int) -> Run:
         """By plain kernels."""
@@ -68,22 +72,28 @@ class HostRunners:
         """By this machine's variants, which are exact."""
         return runner(graph, samples, self._compiler, self._say, self._core)
 
+    def renew(self, run: Run, op: Op) -> None:
+        """Where it is C: interp reads the op itself."""
+        if isinstance(run, NativeGraph):
+            run.renew(op)
+
 
 class NativeGraph:
-    """The generated C of a graph, compiled for this machine and loaded. Memory: weights, an arena, outputs."""
+    """The generated C of a graph, compiled for this machine and loaded; threads may call it at once.
+
+    Memory: weights, and for each thread an arena and outputs.
+    """
 
     def __init__(self, graph: Graph, compiler: Compiler, core: Core | None = None) -> None:
         """core: one whose variants compute; graphs that differ in weights, biases and multipliers share a library then.
         Default: plain kernels, whose float results are those of every machine."""
-        self.graph = graph
+        self.graph, self._core = graph, core
         if core is None:
             self._source = segment_source(graph, _NAME)
         else:
-            self._source = segment_source(
-                graph, _NAME, core, text="none", rules=Rules(_as_before, fusion=False, bands=False)
-            )
+            self._source = segment_source(graph, _NAME, core, text="none", rules=_RULES)
         self._library = _load(self._source.text, compiler, core.flags if core is not None else ())
-        self._arena = _aligned(self._source.plan.size)
+        self._arenas = [_aligned(self._source.plan.size)]
         self._weights = _aligned(len(self._source.weights.data))
         self._weights[:] = np.frombuffer(self._source.weights.data, np.uint8)
         self._complete = self._values()
@@ -93,20 +103,34 @@ class NativeGraph:
         ins = [np.ascontiguousarray(inputs[v.name], v.type.np_dtype) for v in self.graph.inputs]
         outs = [np.empty(v.type.shape, v.type.np_dtype) for v in self.graph.outputs]
         tables = _pointers(ins), _pointers(outs)
-        memory = ctypes.c_void_p(self._arena.ctypes.data), ctypes.c_void_p(self._weights.ctypes.data)
+        try:
+            arena = self._arenas.pop()
+        except IndexError:
+            arena = _aligned(self._source.plan.size)
+        memory = ctypes.c_void_p(arena.ctypes.data), ctypes.c_void_p(self._weights.ctypes.data)
         if observe is None:
             self._library.edgec_here_run(*memory, *tables)
         else:
-            self._observed((*memory, *tables), ins, outs, observe)
+            self._observed((*memory, *tables), arena, ins, outs, observe)
+        self._arenas.append(arena)
         given = dict(zip(self.graph.inputs, ins, strict=True))
         return {
             v.name: v.const if v.const is not None else given.get(v, y)
             for v, y in zip(self.graph.outputs, outs, strict=True)
         }
 
+    def renew(self, op: Op) -> None:
+        """Take in what the constants of an op of the graph are now: others of the same shapes. With a core alone."""
+        assert self._core is not None
+        at = self.graph.ops.index(op)
+        first, last = self._source.spans[at]
+        data = constants_again(self._source, op, at, self._core, _as_before)
+        self._weights[first:last] = np.frombuffer(data, np.uint8)
+
     def _observed(
         self,
         arguments: Sequence[object],
+        arena: Array,
         ins: Sequence[Array],
         outs: Sequence[Array],
         observe: Observe,
@@ -118,7 +142,7 @@ class NativeGraph:
         def mark(_: int | None, step: int) -> None:
             try:
                 for v in self._complete[step] if not raised else ():
-                    observe(v, self._array(v, buffers))
+                    observe(v, self._array(v, arena, buffers))
             except BaseException as e:  # C cannot pass it on
                 raised.append(e)
 
@@ -137,12 +161,12 @@ class NativeGraph:
             done[step] += op.outputs
         return done
 
-    def _array(self, v: Value, buffers: Mapping[Value, Array]) -> Array:
+    def _array(self, v: Value, arena: Array, buffers: Mapping[Value, Array]) -> Array:
         place = self._source.places[v]
         if place.root in buffers:
             raw: Array = buffers[place.root].reshape(-1).view(np.uint8)[place.at :]
         else:
-            raw = self._arena[self._source.plan.offsets[place.root.name] + place.at :]
+            raw = arena[self._source.plan.offsets[place.root.name] + place.at :]
         return raw[: v.type.nbytes].view(v.type.np_dtype).reshape(v.type.shape)
 
 
@@ -158,6 +182,10 @@ def _as_before(call: KernelCall, core: Core) -> tuple[Variant, Schedule] | None:
     if key not in _CHOSEN:
         _CHOSEN[key] = preferred(call, core)
     return _CHOSEN[key]
+
+
+_RULES = Rules(_as_before, fusion=False, bands=False, chains=False)
+"""Every value is there to be seen."""
 
 
 @lru_cache(maxsize=64)

@@ -20,9 +20,10 @@ from edgec.benching.build import read_graph
 from edgec.benching.tuning import Choice, Tuning
 from edgec.drive.trial import Outcome, Trial, is_model, try_out
 from edgec.drive.tuned import default_path
-from edgec.drive.workers import each_done, workers
+from edgec.drive.workers import Workers
 from edgec.emit.calls_file import CALLS_FILE, AskedCall, CallsFile
 from edgec.errors import InputError
+from edgec.executors import each_done
 from edgec.ir import KernelCall
 from edgec.report.files import check_place, write_whole
 from edgec.schedule.cores import Core, cores_of
@@ -38,25 +39,23 @@ BETTER = 1.01
 
 @dataclass(frozen=True)
 class Search:
-    """What `edgec tune` was asked for. on: a URL. workers: the URL of a cluster. jobs: trials at a time; None: as many
-    as the processor has cores where times are estimates, else one. ops: at most so many calls, the largest first.
-    output: the database. executor: runs the trials instead of threads of this process.
+    """What `edgec tune` was asked for. on: a URL. workers: a number of threads, or the URL of a cluster; None: as many
+    threads as the processor has cores where times are estimates, else one. ops: at most so many calls, the largest
+    first. output: the database. executor: runs the trials instead.
     """
 
     bundle: Path
     on: str = "local:"
     workers: str | None = None
-    jobs: int | None = None
     ops: int | None = None
     output: Path | None = None
     timeout: float = TIMEOUT_S
     executor: Executor | None = None
 
     def __post_init__(self) -> None:
-        for name, n in (("jobs", self.jobs), ("ops", self.ops)):
-            if n is not None and n < 1:
-                raise InputError(f"{n} {name} are none", at=f"--{name}", hint="give 1 or more")
-        if self.workers is not None and not is_model(self.on):
+        if self.ops is not None and self.ops < 1:
+            raise InputError(f"{self.ops} ops are none", at="--ops", hint="give 1 or more")
+        if Workers.of(self.workers).address and not is_model(self.on):
             what = f"workers would measure on {self.on} all at once"
             raise InputError(what, at="--workers", hint="use --on emulated:<board>, or leave out --workers")
 
@@ -73,8 +72,9 @@ def tune(search: Search, say: Progress = lambda text: None) -> Tuning:
     with Bundle.open(search.bundle) as bundle:
         board, target, cores = _cores(bundle, search)
         asked = {core: _largest(bundle, calls)[: search.ops] for core, calls in cores.items()}
-    jobs = search.jobs or ((os.cpu_count() or 1) if is_model(search.on) else 1)
-    own = nullcontext(search.executor) if search.executor else workers(search.workers, jobs, search.timeout)
+    threads = (os.cpu_count() or 1) if is_model(search.on) else 1
+    asked_for = Workers.of(search.workers)
+    own = nullcontext(search.executor) if search.executor else asked_for.executor(threads, search.timeout)
     with own as executor:
         for core, calls in asked.items():  # the first that the device is; it never runs what is for another
             one = _OnCore(search, path, core, calls, database)

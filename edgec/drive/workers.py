@@ -1,87 +1,81 @@
-"""Where the trials of a search run: threads of this process, or the workers of a Dask cluster."""
+"""Where the trials of a search run: threads of this process, or the workers of a Dask cluster (`--workers`)."""
 
 from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ThreadPoolExecutor, as_completed
-from typing import TypeVar
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
-from edgec.errors import DeviceError, EdgecError, InputError, ToolError
+from edgec.errors import DeviceError, InputError, ToolError
+from edgec.executors import TIMES, Shared
 
 _DASK = re.compile(r"dask://([^/\s]+:\d+)/?")
-_TIMES = 4
-"""How often a trial may be begun: what ran it can go away."""
 
-A = TypeVar("A")
 B = TypeVar("B")
 
 
-@contextlib.contextmanager
-def workers(url: str | None, jobs: int, timeout: float) -> Iterator[Executor]:
-    """The cluster of "dask://host:port"; without a URL, so many threads.
+@dataclass(frozen=True)
+class Workers:
+    """What `--workers` asks for. threads: of this process, None: as many as usual. address: of a Dask scheduler."""
 
-    Raises InputError for another URL, ToolError where Dask is not installed, DeviceError where no cluster answers.
-    """
-    if url is None:
-        pool = ThreadPoolExecutor(jobs)
-        try:
-            yield pool
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
-        return
-    address = _DASK.fullmatch(url.strip())
-    if address is None:
-        raise InputError(f'"{url}" names no workers', at="--workers", hint="give for example dask://192.168.1.5:8786")
-    try:
-        from distributed import Client
-    except ImportError as e:
-        raise ToolError("Dask is not installed", at="--workers", hint="pip install 'edgec[dask]'") from e
-    try:
-        client = Client(f"tcp://{address[1]}", timeout=timeout, set_as_default=False)
-    except (OSError, TimeoutError) as e:
-        hint = "start it there: dask scheduler, and dask worker on each machine"
-        raise DeviceError(f"no Dask scheduler answers at {address[1]}: {e}", at="--workers", hint=hint) from e
-    with client:
-        yield client.get_executor(pure=False, retries=_TIMES)
+    threads: int | None = None
+    address: str = ""
 
+    @classmethod
+    def of(cls, given: str | None) -> Workers:
+        """A number, or "dask://host:port". Raises InputError for anything else."""
+        text = (given or "").strip()
+        address = _DASK.fullmatch(text)
+        if address is not None:
+            return cls(address=address[1])
+        if given is None or (text.isdecimal() and int(text) > 0):
+            return cls(int(text) if given is not None else None)
+        hint = "give how many threads, or for example dask://192.168.1.5:8786"
+        raise InputError(f'"{given}" names no workers', at="--workers", hint=hint)
 
-def each_done(executor: Executor, work: Callable[[A], B], items: Sequence[A]) -> Generator[tuple[A, B], None, None]:
-    """Every item with what was made of it, as they are done; once more if what worked on it went away.
+    @contextlib.contextmanager
+    def executor(self, threads: int, timeout: float) -> Iterator[Executor]:
+        """The cluster, or as many threads as were asked for, by default `threads`.
 
-    Raises what the work raises. What has not begun when it is closed never does.
-    """
-    begun = dict.fromkeys(range(len(items)), 1)
-    waiting: dict[Future[B], int] = {executor.submit(work, item): i for i, item in enumerate(items)}
-    try:
-        while waiting:
-            future = next(as_completed(waiting))
-            i = waiting.pop(future)
+        Raises ToolError where Dask is not installed, DeviceError where no cluster answers.
+        """
+        if not self.address:
+            pool = ThreadPoolExecutor(self.threads or threads)
             try:
-                result = future.result()
-            except (Exception, CancelledError) as e:
-                if not _gone(e):
-                    raise
-                begun[i] += 1
-                waiting[_again(executor, work, items[i], begun[i], e)] = i
-            else:
-                yield items[i], result
-    finally:
-        for future in waiting:
-            future.cancel()
+                yield pool
+            finally:
+                pool.shutdown(wait=False, cancel_futures=True)
+            return
+        try:
+            from distributed import Client
+        except ImportError as e:
+            raise ToolError("Dask is not installed", at="--workers", hint="pip install 'edgec[dask]'") from e
+        try:
+            client = Client(f"tcp://{self.address}", timeout=timeout, set_as_default=False)
+        except (OSError, TimeoutError) as e:
+            hint = "start it there: dask scheduler, and dask worker on each machine"
+            raise DeviceError(f"no Dask scheduler answers at {self.address}: {e}", at="--workers", hint=hint) from e
+        with client:
+            yield _Cluster(client)
 
 
-def _gone(e: BaseException) -> bool:
-    """Whether that is about who worked, not about the work."""
-    return isinstance(e, (BrokenExecutor, CancelledError)) or type(e).__module__.startswith("distributed")
+class _Cluster(Executor):
+    """The workers of a Dask client; what calls share is sent to each of them once."""
 
+    def __init__(self, client: Any) -> None:
+        self._client, self._executor = client, client.get_executor(pure=False, retries=TIMES)
+        self._sent: dict[Shared[Any], Any] = {}
 
-def _again(executor: Executor, work: Callable[[A], B], item: A, time: int, why: BaseException) -> Future[B]:
-    try:
-        if time <= _TIMES:
-            return executor.submit(work, item)
-    except RuntimeError as e:  # it takes no more
-        why = e
-    hint = "run it again: what was found is kept"
-    raise EdgecError(f"the workers are gone: {why or type(why).__name__}", at="--workers", hint=hint) from why
+    def submit(self, fn: Callable[..., B], /, *args: Any, **kwargs: Any) -> Future[B]:
+        """As every executor."""
+        sent = [self._scattered(a) if isinstance(a, Shared) else a for a in args]
+        future: Future[B] = self._executor.submit(fn, *sent, **kwargs)
+        return future
+
+    def _scattered(self, shared: Shared[Any]) -> Any:
+        if shared not in self._sent:
+            self._sent[shared] = self._client.scatter(shared, broadcast=True, hash=False)
+        return self._sent[shared]

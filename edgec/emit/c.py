@@ -8,7 +8,7 @@ masks, how far to unroll), which is worth 3 % of the instructions of MobileNet v
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -27,8 +27,8 @@ from edgec.ops.opaque import Opaque
 from edgec.schedule.cores import PLAIN, Core
 from edgec.schedule.fuse import Step
 from edgec.schedule.liveness import STACK_BYTES, Lifetime, aligned, lifetimes, tensors
-from edgec.schedule.steps import DEFAULT, schedule
-from edgec.schedule.variant import Rules
+from edgec.schedule.steps import DEFAULT, chosen, schedule
+from edgec.schedule.variant import Choose, Rules
 from edgec.schedule.views import Places
 
 CSRC = Path(edgec_runtime.__file__).parent / "csrc"
@@ -60,6 +60,8 @@ class CSource:
     fuses. calls: for each op of the graph its position among them; None where what it copies is where it should be.
     constants: bytes of its read-only arrays. weights: the file that has those of them that are not in the text.
     places: where the values lie. asked: the calls of plain kernels that it computes, by the name of their function.
+    spans: from where to where in the weights file the constants of an op lie, by its position in the graph; of a source
+    of its own file with text="none" alone.
     """
 
     name: str
@@ -72,6 +74,7 @@ class CSource:
     weights: WeightsFile
     places: Places
     asked: tuple[tuple[str, KernelCall], ...]
+    spans: Mapping[int, tuple[int, int]]
 
 
 @cache
@@ -97,11 +100,12 @@ def segment_source(
 
     weights: the file that its weights are added to, else one of its own. text: which constants are written as text;
     "all": each is an array of its own, so that a sanitizer sees what is read beside it; "none": graphs that differ in
-    nothing else have the same text. rules: what the schedule may do.
+    nothing else have the same text (`constants_again`). rules: what the schedule may do.
     """
     check_types(graph)
     made = schedule(graph, core, rules)
-    writer = Writer(graph, made.places, weights if weights is not None else WeightsFile(), text, core.threads)
+    file = weights if weights is not None else WeightsFile(apart=text == "none")
+    writer = Writer(graph, made.places, file, text, core.threads)
     called = {step.at: writer.step(step) for step in made.steps}
     lives = lifetimes([tensors(s.calls) for s in made.steps], made.places, {*graph.inputs, *graph.outputs})
     plan = plan_offsets(lives + writer.scratches)
@@ -115,8 +119,24 @@ def segment_source(
     calls = tuple(numbers.get(i) for i in range(len(graph.ops)))
     asked = tuple((f"op{s.at}_{graph.ops[s.at].kind}", call) for s in made.asked for call in s.calls)
     return CSource(
-        name, code, tuple(headers), plan, calls, functions, writer.constant_bytes, writer.weights, made.places, asked
-    )
+        name, code, tuple(headers), plan, calls, functions, writer.constant_bytes, writer.weights, made.places, asked,
+        writer.spans,
+    )  # fmt: skip
+
+
+def constants_again(source: CSource, op: Op, at: int, core: Core, choose: Choose) -> bytes:
+    """What lies in the span of an op, for an op in its place whose constants are others of the same shapes.
+
+    source: of text="none", written for the core by rules that fuse nothing.
+    """
+    calls = tuple(chosen(call, core, choose) for call in op.spec.calls(op))
+    writer = Writer(Graph(""), source.places, WeightsFile(apart=True), "none", core.threads)
+    writer.whole("again", calls)
+    first, last = source.spans[at]
+    data = writer.weights.data
+    if len(data) != last - first:
+        raise InternalError(f"the constants of {op!r} take {len(data)} bytes, not {last - first}")
+    return data
 
 
 def check_kernels(graph: Graph) -> None:
@@ -187,11 +207,13 @@ class Writer:
     scratches: list[Lifetime] = field(default_factory=list)
     symbols: dict[str, str] = field(default_factory=dict)
     constant_bytes: int = 0
+    spans: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._index, self._step, self._function, self._parts, self._stack = 0, -1, "", 1, 0
         self._known: dict[tuple[str, bytes], str] = {}
         self._names: set[str] = set()
+        self._apart: list[Array] = []
 
     def step(self, step: Step) -> list[str]:
         """One static function, or one for each call where threads share some; the statements that call them."""
@@ -202,15 +224,21 @@ class Writer:
         for call in step.calls:
             _check_kernel(call, ops[0])
         self.calls.update(call.kernel for call in step.calls)
+        first = aligned(len(self.weights))
+        statements = self._statements(fn, ops, step)
+        self.spans[step.ops[0]] = (first, max(first, len(self.weights)))
+        return statements
+
+    def _statements(self, fn: str, ops: Sequence[Op], step: Step) -> list[str]:
         source = re.sub(r"[^\w ./:-]", "_", ops[0].source)
         note = f" /* {source} */" if source else ""
         if not step.shared or not any(call.divisible for call in step.calls):
-            return [self._whole(fn, step.calls, note)]
+            return [self.whole(fn, step.calls, note)]
         names = [fn, *(f"{fn}_{i}" for i in range(1, len(step.calls)))]
         pairs = zip(names, step.calls, strict=True)
-        return [self._part(name, c, note) if c.divisible else self._whole(name, (c,), note) for name, c in pairs]
+        return [self._part(name, c, note) if c.divisible else self.whole(name, (c,), note) for name, c in pairs]
 
-    def _whole(self, fn: str, calls: Sequence[KernelCall], note: str) -> str:
+    def whole(self, fn: str, calls: Sequence[KernelCall], note: str = "") -> str:
         """A function that one thread computes."""
         body = self._body(calls)
         # restrict: as with a const array, no store changes what was read from the weights
@@ -224,7 +252,7 @@ class Writer:
         self._index, self._function = self._index + 1, fn
         self._step += 1
         self.calls.add(call.kernel)
-        return self._whole(fn, (call,), "")
+        return self.whole(fn, (call,))
 
     def _part(self, fn: str, call: KernelCall, note: str) -> str:
         """A function that threads share."""
@@ -316,8 +344,11 @@ class Writer:
         return self.symbols[name]
 
     def const(self, array: Array, hint: str) -> str:
-        """Equal arrays are written once."""
+        """Equal arrays are written once; with text="none" those of an op alone, and only the very same ones."""
         key = (f"{array.dtype}{hint if array.size == 0 else ''}", array.tobytes())
+        if self.text == "none":
+            key = (f"{self._index} {array.dtype}", id(array).to_bytes(8, "little"))
+            self._apart.append(array)  # so that no other gets its id
         if key not in self._known:
             name = unique(f"{hint}{self._index}", self._names.__contains__)
             self._names.add(name)

@@ -7,16 +7,22 @@ from edgec.schedule.liveness import aligned
 
 
 class WeightsFile:
-    """The file as it grows while sources are written: arrays of the same bytes are in it once."""
+    """The file as it grows while sources are written: arrays of the same bytes are in it once, or, `apart`, each."""
 
-    def __init__(self) -> None:
-        self._data = bytearray()
+    def __init__(self, apart: bool = False) -> None:
+        self._data, self._apart = bytearray(), apart
         self._known: dict[bytes, int] = {}
+
+    def __len__(self) -> int:
+        """Bytes so far."""
+        return len(self._data)
 
     def place(self, array: Array) -> int:
         """Where an array is in the file, bytes: little-endian, aligned."""
         data = array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
-        at = self._known.setdefault(data, aligned(len(self._data)))
+        at = aligned(len(self._data))
+        if not self._apart:
+            at = self._known.setdefault(data, at)
         if at >= len(self._data):
             self._data += bytes(at - len(self._data)) + data
         return at

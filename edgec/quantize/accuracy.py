@@ -78,6 +78,20 @@ class Tally:
         if self._ranked:
             self._agreeing += int(x.argmax() == y.argmax())
 
+    def state(self) -> dict[str, Any]:
+        """The sums, for JSON; `of` takes them back."""
+        return dict(vars(self))
+
+    @classmethod
+    def of(cls, states: Iterable[Mapping[str, Any]]) -> Tally:
+        """Of all pairs that others were added up from."""
+        found = cls()
+        for state in states:
+            for name, part in state.items():
+                old = getattr(found, name)
+                setattr(found, name, old and part if isinstance(part, bool) else old + part)
+        return found
+
     def cosine(self) -> float:
         """Of the angle between all that was added; two zero vectors agree (1), a zero and another do not (0)."""
         return _cosine(self._xx, self._yy, self._xy)

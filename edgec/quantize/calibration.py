@@ -85,6 +85,10 @@ class Kept(Sequence[Sample]):
     def __getitem__(self, i: int | slice) -> Sample | Sequence[Sample]:
         return self.some(self.numbers[i]) if isinstance(i, slice) else self._cache.get(self.of, self.numbers[i])
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Another process has no such files: it gets the samples."""
+        return list, ([*self],)
+
     def some(self, numbers: Sequence[int]) -> Kept:
         """Of all samples, these; what was read stays read."""
         return Kept(self.of, numbers, self._cache)

@@ -13,6 +13,7 @@ from edgec.ops.fixed_point import round_half_away
 from edgec.quantize.observers import Range
 
 _MIN_SCALE = 1e-9  # ranges below this are noise around zero; smaller scales would leave the range of the multipliers
+_BLOCK = 1 << 14  # elements that stay in the first cache while they are rounded
 _BIAS_MAX = 1 << 30  # leaves the accumulator as much room for the products
 
 
@@ -64,10 +65,20 @@ def quantize_weight(w: Array, q: Quant) -> Array:
 
 
 def quantize_activation(x: Array, q: Quant) -> Array:
-    """int8 in [-128, 127] of a constant that stands where activations do."""
-    scaled = round_half_away(x.astype(np.float64) / q.scale[0]) + q.zero_point[0]
-    result: Array = np.clip(np.nan_to_num(scaled), -128, 127).astype(np.int8)
-    return result
+    """int8 in [-128, 127] of a constant that stands where activations do, or of what calibration saw there."""
+    flat, scale, zero = np.ascontiguousarray(x).reshape(-1), q.scale[0], q.zero_point[0]
+    result = np.empty(flat.size, np.int8)
+    for start in range(0, flat.size, _BLOCK):
+        scaled = flat[start : start + _BLOCK].astype(np.float64)
+        scaled /= scale
+        steps = np.rint(scaled)
+        with np.errstate(invalid="ignore"):
+            if np.abs(scaled - steps).max() < 0.5:
+                steps += zero
+            else:  # ties, which rint takes to even numbers, or what is not finite
+                steps = np.nan_to_num(round_half_away(scaled) + zero)
+        result[start : start + _BLOCK] = np.clip(steps, -128, 127, out=steps)
+    return result.reshape(x.shape)
 
 
 def quantize_bias(bias: Array, x_scale: float, w: Quant) -> tuple[Array, Quant]:

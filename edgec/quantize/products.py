@@ -82,15 +82,10 @@ class Products:
         kh, kw = self.op.inputs[1].type.shape[1:3]
         oh, ow = self.op.output.type.shape[1:3]
         (sh, sw), (dh, dw) = conv.stride, conv.dilation
-        taps = np.array(
-            [
-                image[:, i * dh : i * dh + (oh - 1) * sh + 1 : sh, j * dw : j * dw + (ow - 1) * sw + 1 : sw].mean(
-                    (0, 1, 2), dtype=np.float64
-                )
-                for i in range(kh)
-                for j in range(kw)
-            ]
-        )
+        # what a tap meets over all windows: some rows, and of those some columns
+        bands = [image[:, i * dh : i * dh + (oh - 1) * sh + 1 : sh].sum((0, 1), dtype=np.float64) for i in range(kh)]
+        taps = np.array([r[j * dw : j * dw + (ow - 1) * sw + 1 : sw].sum(0) for r in bands for j in range(kw)])
+        taps /= len(x) * oh * ow
         return np.squeeze(self._grouped((taps - zero)[None]), 0)
 
     def windows(self, x: Array, count: int, rng: np.random.Generator, zero: float = 0.0) -> Array:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+import numpy as np
+
 from edgec.ir import Array, Builder, Graph, Op, Quant, QuantRule, TensorType, Value, verify
 from edgec.ops.quantize import Dequantize, Quantize
 from edgec.quantize.domains import int8_ops, role
@@ -43,6 +45,52 @@ def rewrite(graph: Graph, ranges: Mapping[Value, Range], rounded: Rounded | None
     result = rewriter.run()
     verify(result, "quantized")
     return Int8(result, rewriter.twins)
+
+
+@dataclass(frozen=True)
+class Integers:
+    """What an op's constants become."""
+
+    weight: Array
+    weight_quant: Quant
+    bias: Array | None
+    bias_quant: Quant | None
+
+
+def integers(op: Op, x_scale: float, rounded: Rounded) -> Integers:
+    """Of an op with weights whose input has this scale; the bias's scale follows from input and weight."""
+    at = _places(op)
+    w = _array(op.inputs[at["weight"]])
+    bias = _array(op.inputs[at["bias"]]) if "bias" in at else None
+    real, own = rounded.biases.get(op), rounded.weights.get(op)
+    quant = weight_quant(
+        w, op.spec.weight_axis if op.spec.per_channel else None, x_scale, real if bias is None else bias
+    )
+    weight = quantize_weight(w, quant) if own is None else own
+    if bias is None and real is None:
+        return Integers(weight, quant, None, None)
+    wanted = bias if real is None else real
+    assert wanted is not None
+    return Integers(weight, quant, *quantize_bias(wanted, x_scale, quant))
+
+
+def renew(op: Op, twin: Op, rounded: Rounded) -> None:
+    """Let the int8 twin of an op have the constants that these give it."""
+    at = _places(op)
+    made = integers(op, twin.inputs[at["act"]].type.scale, rounded)
+    twin.inputs[at["weight"]] = _with(twin.inputs[at["weight"]], made.weight, made.weight_quant)
+    if made.bias is not None:
+        i = at.get("bias", len(op.inputs))
+        twin.inputs[i] = _with(twin.inputs[i], made.bias, made.bias_quant)
+
+
+def _with(v: Value, array: Array, quant: Quant | None) -> Value:
+    return Value(v.name, replace(v.type, quant=quant), np.asarray(array, order="C"))
+
+
+def _places(op: Op) -> dict[str, int]:
+    """Where an op's inputs of each role are."""
+    return {role(op, i): i for i in range(len(op.inputs))}
 
 
 class _Rewriter:
@@ -107,27 +155,19 @@ class _Rewriter:
         return self._shared(v, quant, lambda: self.build.const(quantize_activation(_array(v), quant), v.name, quant))
 
     def _weights(self, op: Op, inputs: list[Value]) -> None:
-        """Replace weight and bias by their integer forms; the bias's scale follows from input and weight."""
-        at = {role(op, i): i for i in range(len(op.inputs))}
-        x, w = inputs[at["act"]], op.inputs[at["weight"]]
-        bias = op.inputs[at["bias"]] if "bias" in at else None
-        axis = op.spec.weight_axis if op.spec.per_channel else None
-        real = self.rounded.biases.get(op)
-        quant = weight_quant(_array(w), axis, x.type.scale, bias.const if bias is not None else real)
-        own = self.rounded.weights.get(op)
-        if own is not None:
-            inputs[at["weight"]] = self.build.const(own, w.name, quant)
-        else:
-            inputs[at["weight"]] = self._shared(
-                w, quant, lambda: self.build.const(quantize_weight(_array(w), quant), w.name, quant)
-            )
-        if bias is not None:
-            data, bias_quant = quantize_bias(_array(bias) if real is None else real, x.type.scale, quant)
-            made = partial(self.build.const, data, bias.name, bias_quant)
-            inputs[at["bias"]] = self._shared(bias, bias_quant, made) if real is None else made()
-        elif real is not None:
-            data, bias_quant = quantize_bias(real, x.type.scale, quant)
-            inputs.append(self.build.const(data, f"{op.output.name}_bias", bias_quant))
+        """Replace weight and bias by their integer forms."""
+        at = _places(op)
+        made = integers(op, inputs[at["act"]].type.scale, self.rounded)
+        w, bias = op.inputs[at["weight"]], op.inputs[at["bias"]] if "bias" in at else None
+        form = partial(self.build.const, made.weight, w.name, made.weight_quant)
+        inputs[at["weight"]] = form() if op in self.rounded.weights else self._shared(w, made.weight_quant, form)
+        if made.bias is None or made.bias_quant is None:
+            return
+        if bias is None:
+            inputs.append(self.build.const(made.bias, f"{op.output.name}_bias", made.bias_quant))
+            return
+        form = partial(self.build.const, made.bias, bias.name, made.bias_quant)
+        inputs[at["bias"]] = form() if op in self.rounded.biases else self._shared(bias, made.bias_quant, form)
 
     def _plain(self, v: Value) -> Value:
         """The form as declared; a float32 one is dequantized if only the int8 one exists."""

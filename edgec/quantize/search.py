@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from secrets import token_hex
 from typing import Any
 
 import numpy as np
 
 from edgec.errors import InputError
-from edgec.ir import Array, Graph
-from edgec.quantize.accuracy import Agreement, Tally, tally
-from edgec.quantize.calibration import Kept, Sample, chosen
+from edgec.ir import Graph
+from edgec.quantize.accuracy import Agreement, Tally
+from edgec.quantize.calibration import Kept, Sample
+from edgec.quantize.hands import Hands
+from edgec.quantize.line import Line
 from edgec.quantize.observers import Run
 from edgec.quantize.recipe import Candidate, Recipe
-from edgec.quantize.steps import Step
+from edgec.quantize.trials import Score, Setting, Trial, fingerprint
 from edgec.quantize.work import InterpRunners, Runners, Work
 from edgec.steps import Progress
 
@@ -26,8 +29,6 @@ _ENOUGH = 12
 """Held-back samples that one choice may hang on; where there are fewer, every sample is held back once."""
 _FOLDS = 3
 _SHUFFLE = 1
-_TOP_DB = 100.0
-"""What equal outputs count as."""
 
 
 @dataclass(frozen=True)
@@ -86,87 +87,58 @@ def search(
     samples: Sequence[Sample],
     runners: Runners | None = None,
     say: Progress = lambda text: None,
+    hands: Hands | None = None,
 ) -> Found:
     """Quantize a float graph by a recipe. Raises InputError when there is no sample.
 
     Several candidates are compared on a quarter of the samples, at most 16, or, where that is too few to tell, on
-    thirds in turn; the best is then made anew of all.
+    thirds in turn; the best is then made anew of all. hands: who tries them; the result is the same.
     """
     if not len(samples):
         raise InputError("there is no calibration sample", hint="give a folder of photos or an .npz file")
-    runners, samples = runners or InterpRunners(), Kept(samples)
-    work = Work(graph, samples, runners, say, recipe.seed, sum(len(c.steps) for c in recipe.candidates) - 1)
+    runners, samples, hands = runners or InterpRunners(), Kept(samples), hands or Hands()
+    passes = sum(len(c.steps) for c in recipe.candidates) - 1
+    work = Work(graph, samples, runners, say, recipe.seed, passes)
     best, tried, held = recipe.candidates[0], tuple[Tried, ...](), 0
     if len(recipe.candidates) > 1 and len(samples) >= LEAST:
-        scores = [_Score() for _ in recipe.candidates]
-        for fit, back in _folds(len(samples), recipe.seed):
-            _judge(recipe, replace(work, samples=chosen(samples, fit), _kept={}), chosen(samples, back), scores)
-            held += len(back)
-        tried = tuple(_tried(recipe, scores))
+        folds = list(_folds(len(samples), recipe.seed))
+        trials = [Trial(c, fit, back) for fit, back in folds for c in recipe.candidates]
+        key = fingerprint(graph, samples) if hands.memory is not None else token_hex()
+        setting = Setting(key, graph, samples, runners, recipe.candidates[0], recipe.seed, passes, say)
+        scores = hands.judge(trials, setting)
+        held = sum(len(back) for _, back in folds)
+        tried = tuple(
+            _tried(recipe, [_over_folds(scores[i :: len(recipe.candidates)]) for i in range(len(recipe.candidates))])
+        )
         best = recipe.candidates[int(np.argmax([-np.inf if t.refused else t.db for t in tried]))]
-    work = _Line(work).of(best)
+    work = Line(work).of(best)
     say("quantize")
     return Found(work.int8().graph, work.graph, work.run(), recipe, best, len(samples), held, tried)
 
 
-def _folds(count: int, seed: int) -> Iterator[tuple[list[int], list[int]]]:
+def _over_folds(scores: Sequence[Score]) -> Score:
+    """Of one candidate."""
+    found = Score()
+    for score in scores:
+        found.add(score)
+    return found
+
+
+def _folds(count: int, seed: int) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
     """Numbers of samples to make candidates of, and of others to judge them on."""
     order = np.random.default_rng((seed, _SHUFFLE)).permutation(count).tolist()
     held = min(count // _PART, _MOST)
     parts = [order[:held]] if held >= _ENOUGH else [order[i::_FOLDS] for i in range(_FOLDS)]
     for part in parts:
-        yield sorted({*order} - {*part}), sorted(part)
+        yield tuple(sorted({*order} - {*part})), tuple(sorted(part))
 
 
-@dataclass
-class _Score:
-    """What is known of a candidate so far: over all samples, and of each."""
-
-    tallies: dict[str, Tally] = field(default_factory=dict)
-    rows: dict[str, list[float]] = field(default_factory=dict)
-
-    def add(self, want: Mapping[str, Array], got: Mapping[str, Array]) -> None:
-        for name, y in want.items():
-            self.tallies.setdefault(name, Tally()).add(y, got[name])
-            alone = tally(y, got[name]).result()
-            ratio = alone.sqnr_db if alone.centred_sqnr_db is None else alone.centred_sqnr_db
-            self.rows.setdefault(name, []).append(float(np.clip(ratio, -_TOP_DB, _TOP_DB)))
-
-
-class _Line:
-    """A model through steps; candidates that begin with the same steps share them."""
-
-    def __init__(self, work: Work) -> None:
-        self._done: dict[tuple[Step, ...], Work] = {(): work}
-
-    def of(self, candidate: Candidate) -> Work:
-        """After all its steps."""
-        for i in range(1, len(candidate.steps) + 1):
-            steps = candidate.steps[:i]
-            if steps not in self._done:
-                self._done[steps] = self._done[steps[:-1]].do(steps[-1])
-        return self._done[candidate.steps]
-
-
-def _judge(recipe: Recipe, work: Work, held: Sequence[Sample], scores: Sequence[_Score]) -> None:
-    """Make all candidates of some samples, and let others judge them."""
-    line = _Line(work)
-    want: list[dict[str, Array]] = []
-    for i, (candidate, score) in enumerate(zip(recipe.candidates, scores, strict=True), 1):
-        made = line.of(candidate)
-        run = made.run()
-        want = want or [run(s, None) for s in held]
-        work.say(f"try {i}/{len(recipe.candidates)}")
-        got = work.runners.int8(made.int8().graph, made.passes * len(held))
-        for w, s in zip(want, held, strict=True):
-            score.add(w, got(s, None))
-
-
-def _tried(recipe: Recipe, scores: Sequence[_Score]) -> Iterator[Tried]:
+def _tried(recipe: Recipe, scores: Sequence[Score]) -> Iterator[Tried]:
     base: Mapping[str, float] = {}
     for candidate, score in zip(recipe.candidates, scores, strict=True):
         means = {name: float(np.mean(row)) for name, row in score.rows.items()}
         base = base or means
         worse = [(n, base[n] - db) for n, db in means.items() if base[n] - db > recipe.within_db]
         refused = f"{worse[0][0]} is {worse[0][1]:.1f} dB below the first" if worse else ""
-        yield Tried(candidate.name, {n: t.result() for n, t in score.tallies.items()}, means, refused)
+        outputs = {n: Tally.of(states).result() for n, states in score.tallies.items()}
+        yield Tried(candidate.name, outputs, means, refused)

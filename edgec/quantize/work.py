@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from edgec.errors import InputError, InternalError
 from edgec.ir import Array, Graph, Op, Value, interp
 from edgec.quantize.calibration import Sample, ahead
+from edgec.quantize.line import Once
 from edgec.quantize.observers import Observe, Range, Run, calibrate
 from edgec.quantize.rewrite import Int8, Rounded, rewrite
 from edgec.quantize.steps import Step
@@ -25,7 +26,10 @@ class Runners(Protocol):
         """Of a float graph, for so many runs: the same results on every machine."""
 
     def int8(self, graph: Graph, samples: int) -> Run:
-        """Of a quantized graph, as fast as this machine can."""
+        """Of a quantized graph, as fast as this machine can; threads may call it at once."""
+
+    def renew(self, run: Run, op: Op) -> None:
+        """Let a run of a quantized graph take in what the constants of one of its ops are now."""
 
 
 class InterpRunners:
@@ -38,6 +42,9 @@ class InterpRunners:
     def int8(self, graph: Graph, samples: int) -> Run:
         """Slow."""
         return partial(interp, graph)
+
+    def renew(self, run: Run, op: Op) -> None:
+        """It reads them anew at every run."""
 
 
 @dataclass
@@ -59,7 +66,11 @@ class Work:
     ranges: Mapping[Value, Range] = field(default_factory=dict)
     weights: Mapping[Op, Array] = field(default_factory=dict)
     biases: Mapping[Op, Array] = field(default_factory=dict)
-    _kept: dict[tuple[int, Hashable], tuple[Graph, Any]] = field(default_factory=dict, repr=False)
+    _kept: Once = field(default_factory=Once, repr=False)
+
+    def on(self, samples: Sequence[Sample]) -> Work:
+        """The same on other samples, with nothing known of them."""
+        return replace(self, samples=samples, _kept=Once())
 
     def do(self, step: Step) -> Work:
         """What the step makes of it; this stays as it is."""
@@ -72,11 +83,8 @@ class Work:
 
     def keep(self, name: Hashable, make: Callable[[], T]) -> T:
         """What `make` makes for this graph, once for all candidates."""
-        key = (id(self.graph), name)
-        if key not in self._kept:
-            self._kept[key] = (self.graph, make())  # the graph with it, so that no other gets its id
-        found: T = self._kept[key][1]
-        return found
+        # the graph with it, so that no other gets its id
+        return self._kept.get((id(self.graph), name), lambda: (self.graph, make()))[1]
 
     def run(self) -> Run:
         """Runs the float graph."""

@@ -173,7 +173,7 @@ def test_a_wrong_candidate_is_an_error_that_names_it(tmp_path: Path, monkeypatch
 @pytest.mark.arm
 def test_ctrl_c_leaves_a_good_file_to_go_on_with(tmp_path: Path) -> None:
     path, file = bundle("pi4"), tmp_path / "t.json"
-    command = [sys.executable, "-m", "edgec", "tune", str(path), "--on", PI4, "-o", str(file), "--jobs", "1"]
+    command = [sys.executable, "-m", "edgec", "tune", str(path), "--on", PI4, "-o", str(file), "--workers", "1"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as running:
         while not file.is_file() and running.poll() is None:
             time.sleep(0.02)
@@ -255,7 +255,7 @@ def test_two_dask_workers_of_which_one_is_killed(tmp_path: Path, cluster: Any) -
         ({"on": "emulated:pi3"}, InputError, "the bundle is for pi4, emulated:pi3 is not"),
         ({"on": "local:"}, InputError, "the bundle is for pi4, local: is not"),
         ({"on": f"{PI4}/linux-armv7"}, InputError, "in more than one way on linux-armv7"),
-        ({"on": PI4, "jobs": 0}, InputError, "0 jobs"),
+        ({"on": PI4, "workers": 0}, InputError, "names no workers"),
         ({"on": "local:", "workers": "dask://x:1"}, InputError, "all at once"),
         ({"on": PI4, "workers": "tcp://x:1"}, InputError, "names no workers"),
         ({"on": PI4, "workers": "dask://127.0.0.1:9", "timeout": 1.0}, DeviceError, "no Dask scheduler answers"),

@@ -236,6 +236,18 @@ def test_zero_is_exact_and_the_range_is_covered(a: float, b: float) -> None:
         assert abs(got - real) <= scale * 1.001
 
 
+def test_activations_are_rounded_as_c_rounds_them() -> None:
+    """Ties away from zero, however large the array; what is not finite at an end, NaN as 0."""
+    q = Quant.per_tensor(0.25, 3)
+    steps = np.random.default_rng(0).integers(-400, 400, 100_001) / 2
+    want = np.clip(np.trunc(steps + np.copysign(0.5, steps)) + 3, -128, 127)
+    np.testing.assert_array_equal(quantize_activation((steps * 0.25).astype(np.float32), q), want)
+    near = np.nextafter(0.125, 0, dtype=np.float32)
+    got = quantize_activation(np.array([[np.nan, np.inf, -np.inf, 0.125, near, -0.125, 0.25]], np.float32), q)
+    np.testing.assert_array_equal(got, [[0, 127, -128, 4, 3, 2, 4]])
+    assert quantize_activation(np.zeros((0, 3), np.float32), q).shape == (0, 3)
+
+
 def test_weights_are_symmetric_per_channel() -> None:
     rng = np.random.default_rng(0)
     w = rng.normal(size=(4, 3, 3, 2)).astype(np.float32)

@@ -38,7 +38,7 @@ def search(models: Sequence[tuple[str, Path]], board: str, ops: int, jobs: int) 
         bundles[name] = BUILD / f"tuned-{name}-{board}.edgec"
         edgec.compile(path, board, bundles[name], tuned="none", allow_float=True)
         with progress() as say:
-            done = edgec.tune(bundles[name], f"emulated:{board}", ops=ops, jobs=jobs, output=FOUND, progress=say)
+            done = edgec.tune(bundles[name], f"emulated:{board}", ops=ops, workers=jobs, output=FOUND, progress=say)
         print(f"{name}: {to_text(done)}\n", flush=True)
     return bundles
 

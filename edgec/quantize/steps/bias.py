@@ -10,11 +10,16 @@ import numpy as np
 
 from edgec.ir import Array, Op, Quant, Value
 from edgec.ir.types import dequantize
-from edgec.quantize.calibration import Sample, chosen
-from edgec.quantize.observers import Run
+from edgec.quantize.calibration import ahead, chosen
+from edgec.quantize.lockstep import living, together
 from edgec.quantize.params import quantize_activation
 from edgec.quantize.products import Products, products, readers
+from edgec.quantize.rewrite import Int8, Rounded, renew
 from edgec.quantize.work import Work
+from edgec.steps import each
+
+_AT_ONCE_BYTES = 512 << 20
+"""Of the values of the int8 model that are alive at once, of all samples that run through it."""
 
 
 @dataclass(frozen=True)
@@ -35,18 +40,33 @@ class BiasCorrection:
         """Of convolutions and fully connected layers."""
         int8 = work.int8()
         layers = products(int8.twins)
-        quants = {op: int8.twins[op].inputs[0].type.quant for op in layers}
-        wanted, rounded = _means(work, layers, quants)
+        everything = range(len(work.samples))
+        wanted, rounded = _float_means(work, everything), _rounded_means(work, layers, int8)
         work.biases = {op: _bias(p, int8.twins[op], wanted[op], rounded[op]) for op, p in layers.items()}
-        if self.inherited:
-            some = chosen(work.samples, _spread(len(work.samples), self.samples))
-            floats = _float_means(work.run(), some, layers)
-            for i, (op, p) in enumerate(layers.items(), 1):
-                work.say(f"correct biases {i}/{len(layers)}")
-                int8 = work.int8()
-                twin = int8.twins[op]
-                mean = _int8_mean(p, twin, work.runners.int8(int8.graph, len(some) * len(layers)), some)
-                work.biases = {**work.biases, op: _bias(p, twin, floats[op], mean)}
+        if self.inherited and layers:
+            work.biases = self._one_by_one(work, layers)
+
+    def _one_by_one(self, work: Work, layers: Mapping[Op, Products]) -> dict[Op, Array]:
+        """Each from what the int8 model reads there that has those before it."""
+        int8, biases = work.int8(), dict(work.biases)
+        count = min(self.samples, max(1, _AT_ONCE_BYTES // living(int8.graph)))
+        numbers = _spread(len(work.samples), count)
+        some, floats = chosen(work.samples, numbers), _float_means(work, numbers)
+        run = work.runners.int8(int8.graph, len(some))
+        floats_of = {int8.twins[op]: op for op in layers}
+        by_value = readers(floats_of)
+
+        def correct(x: Value, arrays: Sequence[Array]) -> None:
+            for twin in by_value[x]:
+                op = floats_of[twin]
+                mean = _mean(layers[op], x, arrays)
+                biases[op] = _bias(layers[op], twin, floats[op], mean)
+                renew(op, twin, Rounded(work.weights, biases))
+                work.runners.renew(run, twin)
+
+        work.say("correct biases")
+        together(run, some, by_value, correct)
+        return biases
 
 
 def _bias(p: Products, twin: Op, wanted: Array, got: Array) -> Array:
@@ -61,57 +81,53 @@ def _spread(total: int, count: int) -> list[int]:
     return [i * total // min(total, count) for i in range(min(total, count))]
 
 
-def _float_means(run: Run, samples: Sequence[Sample], layers: Mapping[Op, Products]) -> Means:
-    by_value = readers(layers)
-    sums = {op: np.zeros((p.groups, p.depth)) for op, p in layers.items()}
-
-    def observe(v: Value, array: Array) -> None:
-        for op in by_value.get(v, ()):
-            sums[op] += layers[op].mean(array)
-
-    for sample in samples:
-        run(sample, observe)
-    return {op: s / len(samples) for op, s in sums.items()}
-
-
-def _int8_mean(p: Products, twin: Op, run: Run, samples: Sequence[Sample]) -> Array:
-    """The mean window that the int8 model gives the twin to read."""
-    total = np.zeros((p.groups, p.depth))
-    x = twin.inputs[0]
-
-    def observe(v: Value, array: Array) -> None:
-        nonlocal total
-        if v is x:
-            total = total + p.mean(array, v.type.zero_point) * v.type.scale
-
-    for sample in samples:
-        run(sample, observe)
-    return total / len(samples)
-
-
 Means = dict[Op, Array]
 """The mean window of each op, [G, D]."""
 
 
-def _means(work: Work, layers: Mapping[Op, Products], quants: Mapping[Op, Quant | None]) -> tuple[Means, Means]:
-    """Of the float model, and of what its int8 form makes of its values."""
-    by_value = readers(layers)
-    floats = {op: np.zeros((p.groups, p.depth)) for op, p in layers.items()}
-    rounded = {op: np.zeros((p.groups, p.depth)) for op, p in layers.items()}
+def _float_means(work: Work, numbers: Sequence[int]) -> Means:
+    """Of the float model, over the samples of these numbers."""
+
+    def find() -> Means:
+        layers = products(work.graph.ops)
+        by_value = readers(layers)
+        sums = {op: np.zeros((p.groups, p.depth)) for op, p in layers.items()}
+
+        def observe(v: Value, array: Array) -> None:
+            for op in by_value.get(v, ()):
+                sums[op] += layers[op].mean(array)
+
+        some, run = chosen(work.samples, numbers), work.run()
+        for sample in each(ahead(some), len(some), "measure means", work.say):
+            run(sample, observe)
+        return {op: s / len(some) for op, s in sums.items()}
+
+    return work.keep(("means", tuple(numbers)), find)
+
+
+def _rounded_means(work: Work, layers: Mapping[Op, Products], int8: Int8) -> Means:
+    """Of the float model's values, each rounded to int8."""
+    by_value, sums = readers(layers), {op: np.zeros((p.groups, p.depth)) for op, p in layers.items()}
 
     def observe(v: Value, array: Array) -> None:
+        known: dict[Quant, Array] = {}
         for op in by_value.get(v, ()):
-            q = quants[op]
+            q = int8.twins[op].inputs[0].type.quant
             assert q is not None
-            floats[op] += layers[op].mean(array)
-            ints = quantize_activation(array, q)
-            rounded[op] += layers[op].mean(ints, q.zero_point[0]) * q.scale[0]
+            if q not in known:
+                known[q] = quantize_activation(array, q)
+            sums[op] += layers[op].mean(known[q], q.zero_point[0]) * q.scale[0]
 
-    work.watch(lambda i: observe, "measure means")
-    for sums in (floats, rounded):
-        for total in sums.values():
-            total /= len(work.samples)
-    return floats, rounded
+    work.watch(lambda i: observe, "measure rounded means")
+    return {op: s / len(work.samples) for op, s in sums.items()}
+
+
+def _mean(p: Products, x: Value, arrays: Sequence[Array]) -> Array:
+    """The mean window of what an int8 op reads."""
+    total = np.zeros((p.groups, p.depth))
+    for array in arrays:
+        total += p.mean(array, x.type.zero_point) * x.type.scale
+    return total / len(arrays)
 
 
 def _matrix(p: Products, op: Op) -> Array:

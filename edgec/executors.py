@@ -1,0 +1,67 @@
+"""Work on any `concurrent.futures.Executor`: threads, processes, a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, as_completed
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from edgec.errors import EdgecError
+
+TIMES = 4
+"""How often a piece of work may be begun: what ran it can go away."""
+
+A = TypeVar("A")
+B = TypeVar("B")
+
+
+@dataclass(frozen=True, eq=False)
+class Shared(Generic[A]):
+    """What many calls are given, and is large: an executor of other machines sends it to each of them once."""
+
+    value: A
+
+
+def each_done(
+    executor: Executor, work: Callable[..., B], items: Sequence[A], *shared: Shared[object]
+) -> Generator[tuple[A, B], None, None]:
+    """Every item with what `work(item, *shared)` made of it, as done; once more if what worked on it went away.
+
+    Raises what the work raises. What has not begun when it is closed never does.
+    """
+    begun = dict.fromkeys(range(len(items)), 1)
+    waiting: dict[Future[B], int] = {executor.submit(work, item, *shared): i for i, item in enumerate(items)}
+    try:
+        while waiting:
+            future = next(as_completed(waiting))
+            i = waiting.pop(future)
+            try:
+                result = future.result()
+            except (Exception, CancelledError) as e:
+                if not _gone(e):
+                    raise
+                begun[i] += 1
+                waiting[_again(executor, work, (items[i], *shared), begun[i], e)] = i
+            else:
+                yield items[i], result
+    finally:
+        for future in waiting:
+            future.cancel()
+
+
+def _gone(e: BaseException) -> bool:
+    """Whether that is about who worked, not about the work."""
+    return isinstance(e, (BrokenExecutor, CancelledError)) or type(e).__module__.startswith("distributed")
+
+
+def _again(
+    executor: Executor, work: Callable[..., B], given: tuple[object, ...], time: int, why: BaseException
+) -> Future[B]:
+    try:
+        if time <= TIMES:
+            return executor.submit(work, *given)
+    except RuntimeError as e:  # it takes no more
+        why = e
+    hint = "run it again: what was found is kept"
+    raise EdgecError(f"the workers are gone: {why or type(why).__name__}", at="--workers", hint=hint) from why

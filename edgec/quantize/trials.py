@@ -1,0 +1,172 @@
+"""Candidates made of some samples and judged on others: pieces of work for any executor, and what comes of them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from threading import Lock
+from typing import Any, Protocol
+
+import edgec_runtime
+import numpy as np
+
+from edgec.executors import Shared
+from edgec.ir import Array, Graph, print_graph
+from edgec.quantize.accuracy import Tally, tally
+from edgec.quantize.calibration import Sample, chosen
+from edgec.quantize.line import Line
+from edgec.quantize.recipe import Candidate
+from edgec.quantize.work import Runners, Work
+from edgec.steps import Progress
+
+_TOP_DB = 100.0
+"""What equal outputs count as."""
+_LINES = 2
+"""Sets of samples whose candidates a process remembers."""
+
+
+class Memory(Protocol):
+    """What was judged before: bytes by key, 64 hexadecimal digits."""
+
+    def get(self, key: str) -> bytes | None:
+        """The bytes, or None."""
+
+    def put(self, key: str, data: bytes) -> None:
+        """Keep them, if that can be."""
+
+
+@dataclass
+class Score:
+    """What is known of a candidate on some samples: sums over them by output (`Tally.state`), and the samples' own
+    signal to noise in dB.
+    """
+
+    tallies: dict[str, list[Mapping[str, Any]]] = field(default_factory=dict)
+    rows: dict[str, list[float]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, pairs: Iterable[tuple[Mapping[str, Array], Mapping[str, Array]]]) -> Score:
+        """Of outputs that are wanted, and those that there are."""
+        found, sums = cls(), dict[str, Tally]()
+        for want, got in pairs:
+            for name, y in want.items():
+                sums.setdefault(name, Tally()).add(y, got[name])
+                alone = tally(y, got[name]).result()
+                ratio = alone.sqnr_db if alone.centred_sqnr_db is None else alone.centred_sqnr_db
+                found.rows.setdefault(name, []).append(float(np.clip(ratio, -_TOP_DB, _TOP_DB)))
+        found.tallies = {name: [t.state()] for name, t in sums.items()}
+        return found
+
+    def add(self, other: Score) -> None:
+        """Another on other samples."""
+        for name in other.rows:
+            self.rows.setdefault(name, []).extend(other.rows[name])
+            self.tallies.setdefault(name, []).extend(other.tallies[name])
+
+    def to_json(self) -> dict[str, Any]:
+        """`Score(**…)` takes it back."""
+        return {"tallies": self.tallies, "rows": self.rows}
+
+
+def _silent(text: str) -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all trials of a search share. key: another for each, or, where trials are to be remembered, `fingerprint`.
+
+    first: the candidate whose float graph says what outputs are wanted. seed, passes: see `Work`.
+    """
+
+    key: str
+    graph: Graph
+    samples: Sequence[Sample]
+    runners: Runners
+    first: Candidate
+    seed: int
+    passes: int
+    say: Progress = _silent
+
+    def apart(self) -> Setting:
+        """The same for other threads, processes or machines: nobody is told of the steps there."""
+        return replace(self, runners=copy(self.runners), say=_silent)
+
+    def work(self, numbers: Sequence[int]) -> Work:
+        """On some of the samples."""
+        return Work(self.graph, chosen(self.samples, numbers), self.runners, self.say, self.seed, self.passes)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One candidate, made of the samples `fit` and judged on the samples `back`, by their numbers."""
+
+    candidate: Candidate
+    fit: tuple[int, ...]
+    back: tuple[int, ...]
+
+    def key(self, setting: Setting) -> str:
+        """What it is remembered by."""
+        steps = self.candidate.to_json()["steps"], setting.first.to_json()["steps"]
+        return _hash(setting.key, json.dumps([steps, setting.seed, self.fit, self.back]))
+
+
+def judged(trial: Trial, shared: Shared[Setting]) -> Score:
+    """Do it: on a worker, which keeps what the next candidates need too."""
+    setting = shared.value
+    line = _line(setting, trial.fit)
+    base = line.after(tuple(s for s in setting.first.steps if s.changes == "graph"))
+    back = chosen(setting.samples, trial.back)
+    want = base.keep(("outputs", trial.back), lambda: [base.run()(s, None) for s in back])
+    made = line.of(trial.candidate)
+    got = setting.runners.int8(made.int8().graph, made.passes * len(back))
+    return Score.of((w, got(s, None)) for w, s in zip(want, back, strict=True))
+
+
+_lines: dict[tuple[str, tuple[int, ...]], Line] = {}
+_lock = Lock()
+
+
+def _line(setting: Setting, fit: tuple[int, ...]) -> Line:
+    """The one of this process for a setting and some of its samples."""
+    with _lock:
+        key = setting.key, fit
+        found = _lines.pop(key, None) or Line(setting.work(fit))
+        _lines[key] = found
+        for old in [*_lines][:-_LINES]:
+            del _lines[old]
+        return found
+
+
+def forget(setting: Setting) -> None:
+    """What this process keeps for the trials of a setting is not wanted any more."""
+    with _lock:
+        for key in [key for key in _lines if key[0] == setting.key]:
+            del _lines[key]
+
+
+def fingerprint(graph: Graph, samples: Sequence[Sample]) -> str:
+    """Of a model, of what is calibrated with, and of the program that does it."""
+    rows = (f"{name} {x.dtype} {x.shape}".encode() + x.tobytes() for s in samples for name, x in sorted(s.items()))
+    return _hash(program(), print_graph(graph), *rows)
+
+
+@cache
+def program() -> str:
+    """Of all that this program is, so that another goes on with nothing that this one found."""
+    packages = (Path(__file__).parents[1], Path(edgec_runtime.__file__).parent)
+    files = sorted(p for package in packages for p in package.rglob("*") if p.suffix in (".py", ".h", ".toml", ".json"))
+    return _hash(np.__version__, *(p.read_bytes() for p in files))
+
+
+def _hash(*parts: str | bytes) -> str:
+    total = hashlib.sha256()
+    for part in parts:
+        data = part.encode() if isinstance(part, str) else part
+        total.update(len(data).to_bytes(8, "little") + data)
+    return total.hexdigest()
