@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -159,8 +160,7 @@ def lower(
     """Bring a model file to segments.
 
     assume: only to be looked at: a float model without calibration gets made-up scales, an operator of a .tflite file
-    that edgec cannot read becomes opaque. cc: a C compiler of this machine, for what runs on it. executor: tries the
-    candidates of a recipe.
+    that edgec cannot read becomes opaque. cc: a C compiler of this machine. executor: tries the candidates of a recipe.
     """
     say = progress or (lambda text: None)
     target = Target.parse(options.target)
@@ -191,8 +191,8 @@ def lower(
             passes_off |= {_UNDOES_REWRITES}
             graph = optimize(graph, passes_off, dump)
         if calibrated:
-            with hands(recipe, graph, options.workers, executor) as who:
-                graph, floats = _calibrated(graph, plain if made else None, data, recipe, native_compiler(cc), say, who)
+            who = hands(recipe, graph, options.workers, executor)
+            graph, floats = _calibrated(graph, plain if made else None, data, recipe, native_compiler(cc), say, who)
         else:
             graph = assumed(graph)
         verify(graph, "quantized")
@@ -216,11 +216,13 @@ def _uncalibrated(model: Path, target: Target) -> InputError:
 
 
 def _calibrated(
-    graph: Graph, plain: Graph | None, data: Data, recipe: Recipe, compiler: Compiler, say: Progress, who: Hands
-) -> tuple[Graph, FloatModel]:
+    graph: Graph, plain: Graph | None, data: Data, recipe: Recipe, compiler: Compiler, say: Progress,
+    who: AbstractContextManager[Hands],
+) -> tuple[Graph, FloatModel]:  # fmt: skip
     """The int8 form of a float graph. plain: what it was before rewrites, if there were any."""
     # not by what there is to verify with: the scales must not hang on that
-    found = search(recipe, graph, data.calibrate, HostRunners(compiler, say), say, who)
+    with who as ours:
+        found = search(recipe, graph, data.calibrate, HostRunners(compiler, say), say, ours)
     own = plain is None and isinstance(found.run, NativeGraph)
     reference = found.run if own else runner(plain or found.floats, len(data.verify), compiler, say)
     return found.graph, FloatModel(found.floats, found.run, reference, found.samples, found)
