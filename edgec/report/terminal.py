@@ -17,28 +17,54 @@ _WORTH_A_LINE = 1.0
 """Seconds: what is done sooner is not worth a line in a log."""
 
 
+_WORTH_WAITING = 30.0
+"""Seconds after which a log says how far a step is."""
+
+
+def left(seconds: float) -> str:
+    """For people, who want to know whether to wait: "8 s left", "3 min left"."""
+    return f"{seconds:.0f} s left" if seconds < 100 else f"{seconds / 60:.0f} min left"
+
+
+class _Pace:
+    """How long a counted step will still take, by how long it took so far."""
+
+    def __init__(self, at: int) -> None:
+        self._first, self._since = at, time.monotonic()
+
+    def told(self, at: int, of: int) -> str:
+        """ "12/64, 8 s left"; the time from the second on."""
+        done = at - self._first
+        if not done:
+            return f"{at}/{of}"
+        return f"{at}/{of}, {left((time.monotonic() - self._since) / done * (of - at + 1))}"
+
+
 class Watch:
     """Shows the steps that it is called with, on standard error: "" ends them. As a context, it leaves nothing behind.
 
     On a terminal a bar, which goes when it is done; elsewhere, if `lines`, a line for each step that took more than a
-    second. Nothing if `quiet`.
+    second, and for a long one how far it is. Nothing if `quiet`.
     """
 
     def __init__(self, quiet: bool = False, lines: bool = True) -> None:
         self._bar = None if quiet or not sys.stderr.isatty() else _Bar()
         self._lines = lines and not quiet and self._bar is None
-        self._name, self._since = "", 0.0
+        self._name, self._since, self._said, self._pace = "", 0.0, 0.0, _Pace(0)
 
     def __call__(self, text: str) -> None:
         """A step begins, or goes on if it is counted."""
         name, at, of = counted(text)
         if self._bar is not None:
             self._bar.show(name, at, of)
+        now = time.monotonic()
         if name != self._name:
-            now = time.monotonic()
             if self._lines and self._name and now - self._since > _WORTH_A_LINE:
                 click.echo(f"{self._name}: {now - self._since:.1f} s", err=True)
-            self._name, self._since = name, now
+            self._name, self._since, self._said, self._pace = name, now, now, _Pace(at)
+        elif self._lines and of and now - self._said > _WORTH_WAITING:
+            click.echo(f"{name} {self._pace.told(at, of)}", err=True)
+            self._said = now
 
     def __enter__(self) -> Watch:
         """Itself."""
@@ -55,7 +81,7 @@ class _Bar:
     def __init__(self) -> None:
         self._live: Progress | None = None
         self._task = TaskID(0)
-        self._name = ""
+        self._name, self._pace = "", _Pace(0)
 
     def show(self, name: str, at: int, of: int) -> None:
         """The step and how far it is; a bar that runs to and fro where that is not known. No name: nothing."""
@@ -70,9 +96,9 @@ class _Bar:
             if self._name:
                 self._live.remove_task(self._task)
             self._task = self._live.add_task(name, total=None, of="")
-            self._name = name
+            self._name, self._pace = name, _Pace(at)
         if of:
-            self._live.update(self._task, total=of, completed=at - 1, of=f"{at}/{of}")
+            self._live.update(self._task, total=of, completed=at - 1, of=self._pace.told(at, of))
 
     def _stop(self) -> None:
         if self._live is not None:

@@ -58,6 +58,27 @@ def test_items_are_counted() -> None:
     ]
 
 
+def test_a_long_step_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """At most every half a minute, with what is left by its pace so far; a search that goes on begins in the middle."""
+    clock = Clock()
+    monkeypatch.setattr(time, "monotonic", clock)
+    with progress() as say:
+        for i in range(3, 10):
+            say(f"try {i}/9")
+            clock.now += 20
+        for i in range(1, 5):
+            say(f"calibrate {i}/100")
+            clock.now += 16
+    assert capsys.readouterr().err.splitlines() == [
+        "try 5/9, 2 min left",
+        "try 7/9, 60 s left",
+        "try 9/9, 20 s left",
+        "try: 140.0 s",
+        "calibrate 3/100, 26 min left",
+        "calibrate: 64.0 s",
+    ]
+
+
 @pytest.mark.parametrize("quiet", [True, False])
 def test_off_a_terminal_there_is_a_line_for_what_took_a_second(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], quiet: bool
