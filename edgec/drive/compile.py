@@ -62,11 +62,11 @@ class Compiled:
         """The first screen: places, sizes, checks."""
         model, lines = self.lowered, list(told(self.lowered, self.asked))
         found = model.floats.found if model.floats is not None else None
+        notes = (*model.notes, *(found.suited.notes() if found is not None else ()))
         return summary(
             Made(
                 self.path, model.graph.name, model.target.name, model.partition, self.sources, self.verification, lines,
-                model.float_on_cpu, (*model.inputs_told(), *(f"note: {n}" for n in model.notes), *self.tuned),
-                found,
+                model.float_on_cpu, (*model.inputs_told(), *(f"note: {n}" for n in notes), *self.tuned), found,
             )
         )  # fmt: skip
 

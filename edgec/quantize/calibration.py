@@ -109,6 +109,13 @@ class _Cache:
         return sample
 
 
+def label(samples: Sequence[Sample], i: int) -> str:
+    """What people call a sample: the name of its photo, else its number."""
+    if isinstance(samples, Kept):
+        return label(samples.of, samples.numbers[i])
+    return samples.paths[i].name if isinstance(samples, Photos) else f"sample {i}"
+
+
 def chosen(samples: Sequence[Sample], numbers: Sequence[int]) -> Sequence[Sample]:
     """Those of these numbers; photos stay unread."""
     if isinstance(samples, Kept):

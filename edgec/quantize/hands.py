@@ -57,5 +57,5 @@ def _mixed(trials: Iterable[Trial]) -> list[Trial]:
     """Those that begin with other graphs, or are made of other samples, in turn: they wait the least for each other."""
     groups: dict[tuple[tuple[Step, ...], tuple[int, ...]], list[Trial]] = {}
     for t in trials:
-        groups.setdefault((tuple(s for s in t.candidate.steps if s.changes == "graph"), t.fit), []).append(t)
+        groups.setdefault((t.candidate.rewrites, t.fit), []).append(t)
     return [t for t in chain.from_iterable(zip_longest(*groups.values())) if t is not None]

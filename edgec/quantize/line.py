@@ -39,7 +39,7 @@ class Line:
     """A model through steps; candidates that begin with the same steps share them."""
 
     def __init__(self, work: Work) -> None:
-        self._work, self._done = work, Once()
+        self.work, self._done = work, Once()
 
     def of(self, candidate: Candidate) -> Work:
         """After all its steps."""
@@ -47,4 +47,4 @@ class Line:
 
     def after(self, steps: tuple[Step, ...]) -> Work:
         """After these."""
-        return self._done.get(steps, lambda: self.after(steps[:-1]).do(steps[-1])) if steps else self._work
+        return self._done.get(steps, lambda: self.after(steps[:-1]).do(steps[-1])) if steps else self.work

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -15,21 +14,7 @@ Range = tuple[float, float]
 """(lowest, highest) real."""
 
 
-@dataclass
-class MinMax:
-    """The smallest and the largest element that were seen."""
-
-    low: float = np.inf
-    high: float = -np.inf
-
-    def observe(self, array: Array) -> None:
-        """Widen."""
-        self.low, self.high = min(self.low, float(array.min())), max(self.high, float(array.max()))
-
-    def range(self) -> Range:
-        """As seen."""
-        return self.low, self.high
-
+_NOTHING: Range = (np.inf, -np.inf)
 
 Observe = Callable[[Value, Array], None]
 """Is given a value and its array, which it must not keep: the next op may write over it."""
@@ -43,23 +28,41 @@ def calibrate(graph: Graph, samples: Iterable[Mapping[str, Array]], run: Run | N
     run: runs the graph; default: `interp`. Elements that are not finite are left out; a value of which none is finite
     has the range (0, 0). Raises InputError when there is no sample.
     """
-    watchers: dict[Value, MinMax] = {}
-
-    def observe(v: Value, array: Array) -> None:
-        if v.type.dtype != "float32":
-            return
-        watcher = watchers.setdefault(v, MinMax())
-        seen = finite(array)
-        if seen.size:
-            watcher.observe(seen)
-
-    count, run = 0, run or partial(interp, graph)
+    run, found = run or partial(interp, graph), dict[Value, Range]()
     for sample in samples:
-        run(sample, observe)
-        count += 1
-    if not count:
+        seen = Seen()
+        run(sample, seen.observe)
+        found = wider(found, seen.ranges)
+    if not found:
         raise InputError("there is no calibration sample", hint="give a folder of photos or an .npz file")
-    return {v: _finite(w.range()) for v, w in watchers.items()}
+    return only_finite(found)
+
+
+class Seen:
+    """The smallest and the largest finite element of every float32 value on one sample; (inf, -inf) of none."""
+
+    def __init__(self) -> None:
+        self.ranges: dict[Value, Range] = {}
+
+    def observe(self, v: Value, array: Array) -> None:
+        """Take in a value."""
+        if v.type.dtype == "float32":
+            seen = finite(array)
+            self.ranges[v] = (float(seen.min()), float(seen.max())) if seen.size else _NOTHING
+
+
+def wider(ranges: Mapping[Value, Range], others: Mapping[Value, Range]) -> dict[Value, Range]:
+    """Of every value the range that holds both."""
+    found = dict(ranges)
+    for v, (low, high) in others.items():
+        old = found.get(v, _NOTHING)
+        found[v] = min(old[0], low), max(old[1], high)
+    return found
+
+
+def only_finite(ranges: Mapping[Value, Range]) -> dict[Value, Range]:
+    """(0, 0) for values of which nothing finite was seen."""
+    return {v: _finite(r) for v, r in ranges.items()}
 
 
 def finite(array: Array) -> Array:

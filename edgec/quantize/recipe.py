@@ -25,6 +25,11 @@ class Candidate:
     name: str
     steps: tuple[Step, ...]
 
+    @property
+    def rewrites(self) -> tuple[Step, ...]:
+        """The steps that make its float graph."""
+        return tuple(s for s in self.steps if s.changes == "graph")
+
     def to_json(self) -> dict[str, Any]:
         """As a recipe's file has it."""
         return {"name": self.name, "steps": [_written(s) for s in self.steps]}

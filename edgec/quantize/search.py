@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from secrets import token_hex
 from typing import Any
 
@@ -12,11 +12,12 @@ import numpy as np
 from edgec.errors import InputError
 from edgec.ir import Graph
 from edgec.quantize.accuracy import Agreement, Tally
-from edgec.quantize.calibration import Kept, Sample
+from edgec.quantize.calibration import Kept, Sample, label
 from edgec.quantize.hands import Hands
 from edgec.quantize.line import Line
 from edgec.quantize.observers import Run
 from edgec.quantize.recipe import Candidate, Recipe
+from edgec.quantize.survey import Suited
 from edgec.quantize.trials import Score, Setting, Trial, fingerprint
 from edgec.quantize.work import InterpRunners, Runners, Work
 from edgec.steps import Progress
@@ -58,7 +59,8 @@ class Tried:
 class Found:
     """What a recipe made of a model. graph: int8. floats: the float graph that it is of, which `run` runs.
 
-    tried: all candidates, on `held` samples; none where there was nothing to choose.
+    tried: all candidates, on `held` samples; none where there was nothing to choose. suited: whether the samples are
+    what they should be.
     """
 
     graph: Graph
@@ -69,6 +71,7 @@ class Found:
     samples: int
     held: int = 0
     tried: Sequence[Tried] = field(default=())
+    suited: Suited = field(default=Suited())
 
     def to_json(self) -> dict[str, Any]:
         """For the bundle: the recipe as it was given, the candidate that was kept, and what was tried."""
@@ -78,6 +81,7 @@ class Found:
             "samples": self.samples,
             "held_back": self.held,
             "tried": [t.to_json() for t in self.tried],
+            "calibration": self.suited.to_json(),
         }
 
 
@@ -97,23 +101,55 @@ def search(
     if not len(samples):
         raise InputError("there is no calibration sample", hint="give a folder of photos or an .npz file")
     runners, samples, hands = runners or InterpRunners(), Kept(samples), hands or Hands()
-    passes = sum(len(c.steps) for c in recipe.candidates) - 1
-    work = Work(graph, samples, runners, say, recipe.seed, passes)
-    best, tried, held = recipe.candidates[0], tuple[Tried, ...](), 0
+    passes = sum(len(c.steps) for c in recipe.candidates)
+    line = Line(Work(graph, samples, runners, say, recipe.seed, passes))
+    first, best, tried, held = recipe.candidates[0], recipe.candidates[0], tuple[Tried, ...](), 0
+    survey = line.after(first.rewrites).survey()
+    suited = survey.suited([label(samples, i) for i in range(len(samples))])
     if len(recipe.candidates) > 1 and len(samples) >= LEAST:
-        folds = list(_folds(len(samples), recipe.seed))
-        trials = [Trial(c, fit, back) for fit, back in folds for c in recipe.candidates]
         key = fingerprint(graph, samples) if hands.memory is not None else token_hex()
-        setting = Setting(key, graph, samples, runners, recipe.candidates[0], recipe.seed, passes, say)
-        scores = hands.judge(trials, setting)
-        held = sum(len(back) for _, back in folds)
-        tried = tuple(
-            _tried(recipe, [_over_folds(scores[i :: len(recipe.candidates)]) for i in range(len(recipe.candidates))])
-        )
+        judges = _Judges(hands, recipe, Setting(key, graph, samples, runners, first, recipe.seed, passes, say))
+        suited, used = judges.without_strangers(suited, len(samples))
+        tried, held = judges.tried(used)
         best = recipe.candidates[int(np.argmax([-np.inf if t.refused else t.db for t in tried]))]
-    work = Line(work).of(best)
+        if suited.left_out:
+            line = Line(line.work.on(samples.some(used)))
+    work = line.of(best)
     say("quantize")
-    return Found(work.int8().graph, work.graph, work.run(), recipe, best, len(samples), held, tried)
+    return Found(
+        work.int8().graph, work.graph, work.run(), recipe, best, len(work.samples), held, tried, suited,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Judges:
+    """Candidates on samples that are held back from them."""
+
+    hands: Hands
+    recipe: Recipe
+    setting: Setting
+
+    def without_strangers(self, suited: Suited, count: int) -> tuple[Suited, list[int]]:
+        """Whether samples that do not belong help the first candidate on others, and the samples to go on with."""
+        every, strange = [*range(count)], {s.sample for s in suited.strangers}
+        usual = [i for i in every if i not in strange]
+        if not strange or len(usual) < LEAST:
+            return suited, every
+        folds, first = [*_folds(usual, self.recipe.seed)], self.recipe.candidates[0]
+        ways = [fit for fit, _ in folds], [tuple(sorted({*fit, *strange})) for fit, _ in folds]
+        trials = [Trial(first, fit, back) for way in ways for fit, (_, back) in zip(way, folds, strict=True)]
+        scores = self.hands.judge(trials, self.setting)
+        without, having = (_over_folds(s).db for s in (scores[: len(folds)], scores[len(folds) :]))
+        left_out = without > having
+        suited = replace(suited, without_db=round(without, 3), with_db=round(having, 3), left_out=left_out)
+        return suited, usual if left_out else every
+
+    def tried(self, used: Sequence[int]) -> tuple[tuple[Tried, ...], int]:
+        """All candidates, and on how many samples."""
+        folds, candidates = [*_folds(used, self.recipe.seed)], self.recipe.candidates
+        scores = self.hands.judge([Trial(c, fit, back) for fit, back in folds for c in candidates], self.setting)
+        each = [_over_folds(scores[i :: len(candidates)]) for i in range(len(candidates))]
+        return tuple(_tried(self.recipe, each)), sum(len(back) for _, back in folds)
 
 
 def _over_folds(scores: Sequence[Score]) -> Score:
@@ -124,10 +160,10 @@ def _over_folds(scores: Sequence[Score]) -> Score:
     return found
 
 
-def _folds(count: int, seed: int) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Numbers of samples to make candidates of, and of others to judge them on."""
-    order = np.random.default_rng((seed, _SHUFFLE)).permutation(count).tolist()
-    held = min(count // _PART, _MOST)
+def _folds(numbers: Sequence[int], seed: int) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Samples to make candidates of, and others to judge them on."""
+    order = [numbers[i] for i in np.random.default_rng((seed, _SHUFFLE)).permutation(len(numbers)).tolist()]
+    held = min(len(order) // _PART, _MOST)
     parts = [order[:held]] if held >= _ENOUGH else [order[i::_FOLDS] for i in range(_FOLDS)]
     for part in parts:
         yield tuple(sorted({*order} - {*part})), tuple(sorted(part))

@@ -62,6 +62,11 @@ class Score:
         found.tallies = {name: [t.state()] for name, t in sums.items()}
         return found
 
+    @property
+    def db(self) -> float:
+        """The mean over outputs of the samples' mean."""
+        return float(np.mean([np.mean(row) for row in self.rows.values()]))
+
     def add(self, other: Score) -> None:
         """Another on other samples."""
         for name in other.rows:
@@ -120,7 +125,7 @@ def judged(trial: Trial, shared: Shared[Setting]) -> Score:
     """Do it: on a worker, which keeps what the next candidates need too."""
     setting = shared.value
     line = _line(setting, trial.fit)
-    base = line.after(tuple(s for s in setting.first.steps if s.changes == "graph"))
+    base = line.after(setting.first.rewrites)
     back = chosen(setting.samples, trial.back)
     want = base.keep(("outputs", trial.back), lambda: [base.run()(s, None) for s in back])
     made = line.of(trial.candidate)

@@ -7,13 +7,14 @@ from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Protocol, TypeVar
 
-from edgec.errors import InputError, InternalError
+from edgec.errors import InternalError
 from edgec.ir import Array, Graph, Op, Value, interp
 from edgec.quantize.calibration import Sample, ahead
 from edgec.quantize.line import Once
-from edgec.quantize.observers import Observe, Range, Run, calibrate
+from edgec.quantize.observers import Observe, Range, Run
 from edgec.quantize.rewrite import Int8, Rounded, rewrite
 from edgec.quantize.steps import Step
+from edgec.quantize.survey import Survey
 from edgec.steps import Progress, each
 
 T = TypeVar("T")
@@ -102,14 +103,18 @@ class Work:
 
     def extremes(self) -> dict[Value, Range]:
         """The smallest and the largest finite element of every value."""
-        if not len(self.samples):
-            raise InputError("there is no calibration sample", hint="give a folder of photos or an .npz file")
+        return self.survey().ranges()
 
-        def find() -> dict[Value, Range]:
-            run = self.run()
-            return calibrate(self.graph, self.told("calibrate"), run)
+    def survey(self) -> Survey:
+        """What the samples are like, each by itself."""
 
-        return self.keep("extremes", find)
+        def find() -> Survey:
+            run, found = self.run(), Survey(self.graph)
+            for sample in self.told("calibrate"):
+                run(sample, found.next())
+            return found
+
+        return self.keep("survey", find)
 
     def int8(self) -> Int8:
         """The int8 form by what was found so far."""
