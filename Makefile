@@ -115,7 +115,8 @@ CASES ?= 2000
 faults: setup
 	$(BIN)/python -m tests.devices.faults --cases $(CASES) --seed $(SEED)
 
-# What int8 costs, beside onnxruntime's quantizer (reads ../shared; hours for all models):
+# What int8 costs, beside public quantizers, which it installs under build/ (reads ../shared; hours for all models; rows
+# are kept in build/accuracy and made again where something changed):
 # make accuracy-table ARGS='--models resnet8_f32,mnv1_025_224_f32 --ways best,fast'
 accuracy-table: setup
 	$(BIN)/python -m tests.tables.accuracy_table $(ARGS)

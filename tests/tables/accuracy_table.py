@@ -1,224 +1,176 @@
-"""What int8 costs: edgec's recipes beside onnxruntime's quantizer, on photos that none calibrated on, in one run.
+"""What int8 costs: edgec's recipes beside public quantizers, on photos that none calibrated on, in one run.
 
-Every float model of the data folder (EDGEC_SHARED, default ../shared) that takes photos; half of the photos, drawn by a
-seed, calibrate, the others test; all engines get the same arrays. Each engine is compared with the float model as it
-runs it itself (edgec: a bundle of it; onnxruntime: the ONNX file). Figures of several outputs are their means.
+Every float model of the data folder (EDGEC_SHARED, default ../shared) that takes photos, in files of its own format:
+onnxruntime, AIMET and esp-ppq read ONNX, the TFLite quantizers .tflite.  Half of the photos, drawn by a seed, are to
+calibrate with, the others to test; all engines get the same arrays, and each is compared with the float model as it
+runs it itself (a file published as int8: with edgec's float bundle).  Figures of several outputs are their means.
 
-    SQNR      signal to quantization noise over all photos, in dB
+    SQNR      signal to quantization noise over all photos, in dB (at most 100)
     centred   the same about the mean of the output, which flatters none that hardly changes
     median    of the photos' own SQNR
-    top-1     how often the largest element is the same, of outputs that are one row
+    task      see accuracy_tasks.py
+    TPU       the share of MACs that a bundle for pi4+coral has on the Edge TPU, where it is given all that it can run
+    s, MB     edgec: the whole command; peers: to quantize, without imports, and the process' most memory
 
-Markdown on the screen, build/accuracy-table.json. onnxruntime quantizes ONNX files alone.
+A peer's row is of the best of its settings on the test photos, which flatters peers.  Each peer has an environment of
+its own under build/, made here.  Rows are kept in build/accuracy and made again only where what they hang on changed.
+Markdown on the screen, build/accuracy-table.md, build/accuracy-table.json; exit code 1 if `best` is more than TOLERANCE
+below a peer or a published file, or has less on the Edge TPU than `fast`.  After it: accuracy_labels.py.
 
-    python -m tests.tables.accuracy_table [--models a,b] [--ways best,fast,onnxruntime-minmax] [--photos N]
+    python -m tests.tables.accuracy_table [--models a,b] [--ways best,fast,aimet-enhanced] [--photos N] [--seed N]
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
 import sys
-import time
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from edgec_runtime import Bundle, Session
 
-from edgec.frontends import read_model
-from edgec.ir import Array
-from edgec.quantize import choose, load_calibration
-from edgec.quantize.accuracy import Tally, tally
+from tests.tables import peer_env
+from tests.tables.accuracy_labels import table
+from tests.tables.accuracy_rows import ROOT, SHARED, Case, Row
+from tests.tables.accuracy_ways import EDGEC, PEERS, PREPROCESS, PUBLISHED, row_of, twin
 
-ROOT = Path(__file__).parents[2]
-SHARED = Path(os.environ.get("EDGEC_SHARED") or ROOT.parent / "shared")
-WORK = ROOT / "build" / "accuracy"
-SEED = 0
-WAYS = ("fast", "best", "onnxruntime-minmax", "onnxruntime-percentile")
-PREPROCESS = {
-    "0_255": "0_255",
-    "0_1": "0_1",
-    "m1_1": "m1_1",
-    "bgr_0_255": "0_255,bgr",
-    "bgr_0_1": "0_1,bgr",
-    "imagenet": "imagenet",
-    "ulff": "0_255,mean=127,std=128",
-    "sinet": "0_255,bgr,mean=102.890434/111.25247/126.91212,std=16047.89/16019.45/16920.70",
-}
-"""Of the index, as edgec writes it."""
-MODELS = (
-    "mnv1_025_224_f32,resnet8_f32,vww96_f32,mp_blazeface_short_f16,mp_blazeface_short_onnx_b,mp_selfie_land_onnx,"
-    "mp_face_landmark_onnx,ultraface_rfb320,yunet_n_320,fastestdet_onnx,yolox_nano_416,sinet_portrait_onnx,pfld_ghostone,"
-    "hourglass_pose,deeplabv3_257_f32,prisma_onnx"
-)
+TOLERANCE = 0.2
+"""dB by which `best` may be below the best peer."""
+MARGIN = 2.0
+"""dB by which `best` shall be above the best peers in the mean over models."""
 
 
-@dataclass
-class Row:
-    """One way to quantize one model. seconds: to make it; memory: at most, MB; note: what was kept, or why not."""
-
-    model: str
-    way: str
-    sqnr: float | None = None
-    centred: float | None = None
-    median: float | None = None
-    top1: float | None = None
-    seconds: float = 0.0
-    memory: int = 0
-    note: str = ""
+def models(index: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Float models with one input that is a photo."""
+    for m in index:
+        kinds = {*(m.get("tensor_types") or {}), *(m.get("init_types") or {})}
+        if m["preproc"] in PREPROCESS and len(m["inputs"]) == 1 and not kinds & {"int8", "uint8", "INT8", "UINT8"}:
+            yield m["name"]
 
 
-def child(*command: str | Path) -> tuple[float, int]:
-    """Run a command; seconds and the most memory, MB. Raises RuntimeError with its last line when it fails."""
-    started = time.monotonic()
-    with subprocess.Popen([str(c) for c in command], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
-        assert process.stderr is not None
-        said = process.stderr.read().decode(errors="replace").strip().splitlines()
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise RuntimeError(next((s for s in said if s.startswith("error")), said[-1] if said else "no word"))
-    return time.monotonic() - started, usage.ru_maxrss >> 10
+# ---- text -----------------------------------------------------------------------------------------------------------
 
 
-def prepare(entry: Mapping[str, str], file: Path, limit: int) -> tuple[Path, Path, str]:
-    """Arrays [sample, …] to calibrate with and to test with, and the preprocessing, that no bundle's photo needs."""
-    inputs = read_model(file, {}).inputs
-    spec = PREPROCESS[entry["preproc"]]
-    chosen = choose(inputs, spec, {})[inputs[0].name]
-    photos = load_calibration(SHARED / "data" / "photos", inputs, chosen)
-    order = np.random.default_rng(SEED).permutation(len(photos))[:limit]
-    halves = WORK / f"{entry['name']}-calibrate.npz", WORK / f"{entry['name']}-test.npz"
-    for path, part in zip(halves, (order[: len(order) // 2], order[len(order) // 2 :]), strict=True):
-        np.savez(path, x=np.stack([photos[i][inputs[0].name] for i in sorted(part)]))
-    return (*halves, spec)
-
-
-def bundle_outputs(path: Path, samples: Array) -> list[dict[str, Array]]:
-    """What a bundle makes of each."""
-    with Bundle.open(path) as bundle, Session(bundle) as session:
-        (name,) = bundle.manifest.inputs
-        return [{k: y.copy() for k, y in session.run({name: s}).items()} for s in samples]
-
-
-def peer_outputs(path: Path, test: Path, out: Path) -> list[dict[str, Array]]:
-    """What onnxruntime makes of each."""
-    child(sys.executable, "-m", "tests.tables.accuracy_peer", "run", path, test, out)
-    arrays = np.load(out)
-    return [{n: arrays[n][i] for n in arrays.files} for i in range(len(arrays[arrays.files[0]]))]
-
-
-def judge(row: Row, want: Sequence[Mapping[str, Array]], got: Sequence[Mapping[str, Array]]) -> None:
-    """The figures."""
-    names = [*want[0]]
-    tallies = {n: Tally() for n in names}
-    for w, g in zip(want, got, strict=True):
-        for n in names:
-            tallies[n].add(w[n], g[n])
-    each = [[tally(w[n], g[n]).sqnr_db() for n in names] for w, g in zip(want, got, strict=True)]
-    row.sqnr = round(float(np.mean([t.sqnr_db() for t in tallies.values()])), 2)
-    row.centred = round(float(np.mean([t.centred_sqnr_db() for t in tallies.values()])), 2)
-    row.median = round(float(np.median(np.mean(each, 1))), 2)
-    tops = [top for t in tallies.values() if (top := t.result().top1) is not None]
-    row.top1 = round(float(np.mean(tops)), 3) if tops else None
-
-
-def measure(model: str, entry: Mapping[str, str], ways: Sequence[str], limit: int) -> list[Row]:
-    """All ways of one model."""
-    file = SHARED / "models" / entry["file"]
-    calibrate, test, spec = prepare(entry, file, limit)
-    samples = np.load(test)["x"]
-    edgec: list[str | Path] = [
-        sys.executable,
-        "-m",
-        "edgec",
-        "compile",
-        file,
-        "--preprocess",
-        spec,
-        "-q",
-        "--min-cosine",
-        "-1",
-    ]
-    whole = WORK / f"{model}-float.edgec"
-    child(*edgec, "--allow-float", "-o", whole)
-    floats = {"edgec": bundle_outputs(whole, samples)}
-    rows: list[Row] = []
-    for way in ways:
-        row = Row(model, way)
-        rows.append(row)
-        engine, _, method = way.rpartition("-")
-        made = WORK / f"{model}-{way}{'.onnx' if engine else '.edgec'}"
-        try:
-            if not engine:
-                use: list[str | Path] = [
-                    *edgec,
-                    "--calibrate",
-                    calibrate,
-                    "--validate",
-                    test,
-                    "--quantize",
-                    way,
-                    "-o",
-                    made,
-                ]
-                row.seconds, row.memory = child(*use)
-                judge(row, floats["edgec"], bundle_outputs(made, samples))
-                with Bundle.open(made) as bundle:
-                    row.note = str(bundle.manifest.quantization["kept"])
-            elif file.suffix != ".onnx":
-                row.note = "no ONNX file"
-            else:
-                peer: list[str | Path] = [
-                    sys.executable,
-                    "-m",
-                    "tests.tables.accuracy_peer",
-                    method,
-                    file,
-                    calibrate,
-                    made,
-                ]
-                row.seconds, row.memory = child(*peer)
-                if engine not in floats:
-                    floats[engine] = peer_outputs(file, test, WORK / f"{model}-float.npz")
-                judge(row, floats[engine], peer_outputs(made, test, WORK / f"{model}-{way}.npz"))
-        except (RuntimeError, OSError, KeyError) as e:
-            row.note = f"failed: {e}"
-        row.seconds = round(row.seconds, 1)
-        print(markdown(row), flush=True)
-    return rows
+def head() -> Iterator[str]:
+    yield "| model | way | SQNR, dB | centred | median | task | TPU, % | s | MB | note |"
+    yield "| --- | --- | --: | --: | --: | --- | --: | --: | --: | --- |"
 
 
 def markdown(row: Row) -> str:
-    figures = (row.sqnr, row.centred, row.median, row.top1)
-    shown = " | ".join("" if f is None else f"{f:g}" for f in figures)
-    return f"| {row.model} | {row.way} | {shown} | {row.seconds:g} | {row.memory} | {row.note} |"
+    shown = " | ".join("" if f is None else f"{f:.2f}" for f in (row.sqnr, row.centred, row.median))
+    task = ", ".join(f"{what} {figure:.4g}" for what, figure in row.task.items())
+    tpu = "" if row.tpu is None else f"{100 * row.tpu:.1f}"
+    return f"| {row.model} | {row.way} | {shown} | {task} | {tpu} | {row.seconds:g} | {row.memory} | {row.note} |"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--models", default=MODELS)
-    parser.add_argument("--ways", default=",".join(WAYS))
+def verdicts(rows: Sequence[Row]) -> Iterator[str]:
+    """The end of the table: by model the best peer and the published file beside `best`; means."""
+    yield "| model | best peer | dB | edgec fast | edgec best | best - peer | published | holds |"
+    yield "| --- | --- | --: | --: | --: | --: | --: | --- |"
+    gains = dict[str, float]()
+    for model in dict.fromkeys(r.model for r in rows):
+        of = {r.way: r for r in rows if r.model == model and r.sqnr is not None}
+        peer = max((of[w] for w in PEERS if w in of), key=lambda r: r.sqnr or 0.0, default=None)
+        best = of.get("best")
+        if peer is not None and best is not None:
+            gains[model] = _db(best) - _db(peer)
+        cells = [
+            model, peer.way if peer else "none", _cell(peer), _cell(of.get("fast")), _cell(best),
+            f"{gains[model]:+.2f}" if model in gains else "", _cell(of.get(PUBLISHED)),
+            "" if best is None else ("no" if behind([*of.values()]) else "yes"),
+        ]  # fmt: skip
+        yield f"| {' | '.join(cells)} |"
+    less = [m for m, (fast, best) in _shares(rows).items() if best < fast]
+    if less:
+        yield f"\nless of it on the Edge TPU by best than by fast: {', '.join(less)}"
+    if gains:
+        yield ""
+        values = [*gains.values()]
+        enough = sum(g >= -TOLERANCE for g in values)
+        yield (
+            f"best - peer: {np.mean(values):+.2f} dB, geometric mean of {len(values)} models, asked {MARGIN:+g}; "
+            f"at least {-TOLERANCE:g} dB on {enough} of them; "
+            f"the least {min(values):+.2f} ({min(gains, key=lambda m: gains[m])})"
+        )
+
+
+def _shares(rows: Sequence[Row]) -> Mapping[str, tuple[float, float]]:
+    """Of models that have both, those of fast and best."""
+    found = {way: {r.model: r.tpu for r in rows if r.way == way and r.tpu is not None} for way in EDGEC}
+    return {m: (found["fast"][m], found["best"][m]) for m in found["fast"] if m in found["best"]}
+
+
+def behind(rows: Sequence[Row]) -> bool:
+    """Whether `best` is further below a peer or a published file than allowed; rows: of one model."""
+    of = {r.way: r for r in rows if r.sqnr is not None}
+    others = [of[w] for w in (*PEERS, PUBLISHED) if w in of]
+    return "best" in of and any(_db(of["best"]) < _db(o) - TOLERANCE for o in others)
+
+
+def _db(row: Row) -> float:
+    assert row.sqnr is not None
+    return row.sqnr
+
+
+def _cell(row: Row | None) -> str:
+    return "" if row is None else f"{_db(row):.2f}"
+
+
+# ---- running --------------------------------------------------------------------------------------------------------
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", help="default: all")
+    parser.add_argument(
+        "--ways", default=",".join((*EDGEC, *PEERS, PUBLISHED)), help=f"of edgec, also FILE.toml; {PEERS}"
+    )
     parser.add_argument("--photos", type=int, default=1000, help="at most so many, half of them to calibrate with")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--labels", action=argparse.BooleanOptionalAction, default=True, help="data with labels too")
     parser.add_argument("--json", type=Path, default=ROOT / "build" / "accuracy-table.json")
     args = parser.parse_args()
-    WORK.mkdir(parents=True, exist_ok=True)
-    index = {m["name"]: m for m in json.loads((SHARED / "models" / "index.json").read_text())}
-    print("| model | way | SQNR, dB | centred | median | top-1 | s | MB | kept |")
-    print("| --- | --- | --: | --: | --: | --: | --: | --: | --- |")
+    entries = json.loads((SHARED / "models" / "index.json").read_text())
+    index = {m["name"]: m for m in entries}
+    chosen = args.models.split(",") if args.models else [*models(entries)]
+    if unknown := sorted({*chosen} - index.keys()):
+        parser.error(f"{SHARED / 'models'} has no {', '.join(unknown)}")
     rows: list[Row] = []
-    for model in args.models.split(","):
-        try:
-            rows += measure(model, index[model], args.ways.split(","), args.photos)
-        except RuntimeError as e:
-            rows.append(Row(model, "", note=f"failed: {e}"))
-            print(markdown(rows[-1]), flush=True)
-        args.json.write_text(json.dumps([asdict(r) for r in rows], indent=1))
+    for line in _top(args.ways.split(",")):
+        print(line, flush=True)
+    for model in chosen:
+        case = Case(index[model], PREPROCESS[index[model]["preproc"]], args.photos, args.seed)
+        for way in args.ways.split(","):
+            if _suits(way, index[model], entries):
+                rows.append(row_of(case, way, entries))
+                print(markdown(rows[-1]), flush=True)
+        args.json.write_text(json.dumps([r.to_json() for r in rows], indent=1) + "\n")
+    print("", *verdicts(rows), sep="\n")
+    labels = list[str]()
+    for line in table([w for w in args.ways.split(",") if w in EDGEC]) if args.labels else ():
+        labels.append(line)
+        print(line, flush=True)
+    text = [*_top(args.ways.split(",")), *map(markdown, rows), "", *verdicts(rows), "", *labels]
+    args.json.with_suffix(".md").write_text("\n".join(text) + "\n")
+    worse = any(behind([r for r in rows if r.model == m]) for m in chosen)
+    return 1 if worse or any(best < fast for fast, best in _shares(rows).values()) else 0
+
+
+def _suits(way: str, entry: Mapping[str, Any], entries: Sequence[Mapping[str, Any]]) -> bool:
+    """Peers read files of one format; not every model has a published int8 twin."""
+    if way in PEERS:
+        return str(entry["file"]).endswith(PEERS[way].suffix)
+    return way != PUBLISHED or twin(entry, entries) is not None
+
+
+def _top(ways: Sequence[str]) -> Iterator[str]:
+    peers = dict.fromkeys(PEERS[w].engine for w in ways if w in PEERS)
+    yield f"Peers: {', '.join(map(peer_env.version, peers)) or 'none'}."
+    yield ""
+    yield from head()
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
