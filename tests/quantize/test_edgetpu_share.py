@@ -1,0 +1,55 @@
+"""What a recipe does to a model must still map: the share of MACs on the Edge TPU stays that of min/max."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from edgec.drive.lower import Options, lower
+from edgec.quantize.recipe import Candidate, Recipe
+from tests import networks
+from tests.conftest import ROOT
+
+NETWORKS: dict[str, Callable[[Path], Path]] = {
+    "mobilenet": lambda path: networks.mobilenet_like(path, 64, 0.25, 10),
+    "yolov8n": lambda path: networks.yolov8n_like(path, 64, 4),
+    "cartoon": lambda path: ROOT / "fixtures" / "cartoon" / "cartoon.onnx",
+}
+
+
+def share(model: Path, samples: Path, quantize: str) -> float:
+    """Of MACs on the Edge TPU, where it is given all that it can run."""
+    options = Options("pi4+coral", calibrate=samples, quantize=quantize, edgetpu="all", min_cosine=-1, allow_float=True)
+    segments = lower(model, options).partition.segments
+    return sum(s.macs for s in segments if s.place == "edgetpu") / sum(s.macs for s in segments)
+
+
+def alone(candidate: Candidate, path: Path) -> str:
+    """A recipe of one."""
+    rows = [
+        ", ".join(f"{key} = {json.dumps(value)}" for key, value in step.items())
+        for step in candidate.to_json()["steps"]
+    ]
+    path.write_text(f'[[candidate]]\nname = "one"\nsteps = [{", ".join(f"{{ {row} }}" for row in rows)}]\n')
+    return str(path)
+
+
+@pytest.mark.cc
+@pytest.mark.parametrize("name", NETWORKS)
+def test_candidates_of_best_keep_the_share_of_min_max(name: str, tmp_path: Path) -> None:
+    """Of those that change the graph alike, one; weights and biases are values that no rule asks for."""
+    model = NETWORKS[name](tmp_path / "net.onnx")
+    shape = lower(model, Options(allow_float=True)).graph.inputs[0].type.shape
+    samples = tmp_path / "x.npz"
+    np.savez(samples, x=np.random.default_rng(0).uniform(0, 1, (3, *shape)).astype(np.float32))
+    least = share(model, samples, "fast")
+    assert least > 0.5
+    tried = {tuple(s for s in c.steps if s.changes == "graph"): c for c in Recipe.load("best").candidates}
+    for candidate in tried.values():
+        steps = tuple(s for s in candidate.steps if s.changes in ("graph", "ranges"))
+        recipe = alone(Candidate(candidate.name, steps), tmp_path / "one.toml")
+        assert share(model, samples, recipe) >= least, candidate.name
