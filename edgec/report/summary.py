@@ -131,7 +131,8 @@ def _tried(found: Found) -> Iterator[str]:
     if not found.tried:
         return
     first = found.tried[0]
-    yield f"quantized by {found.recipe.name}: {found.candidate.name}; on {_samples(found.held)} held back from all:"
+    how = "each held back in turn" if found.held == found.samples else "held back from all candidates"
+    yield f"quantized by {found.recipe.name}: {found.candidate.name}; judged on {_samples(found.held)}, {how}:"
     rows = [
         (t.name, f"{t.db:.1f}", f"{t.db - first.db:+.1f}", f"refused: {t.refused}" if t.refused else "")
         for t in sorted(found.tried, key=lambda t: -t.db)

@@ -34,7 +34,8 @@ def test_best_says_what_it_tried(tmp_path: Path) -> None:
     assert [t["name"] for t in tried["tried"]] == [c.name for c in recipe.candidates]
     rows = {t["name"]: t for t in tried["tried"]}
     assert rows[said["kept"]]["db"] >= rows["minmax"]["db"]
-    assert f"quantized by best: {said['kept']}" in done.out
+    count = tried["samples"]
+    assert f"quantized by best: {said['kept']}; judged on {count} samples, each held back in turn:" in done.out
     assert all(c.name in done.out for c in recipe.candidates)
 
 

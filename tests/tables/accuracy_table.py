@@ -1,9 +1,9 @@
 """What int8 costs: edgec's recipes beside public quantizers, on photos that none calibrated on, in one run.
 
-Every float model of the data folder (EDGEC_SHARED, default ../shared) that takes photos, in files of its own format:
-onnxruntime, AIMET and esp-ppq read ONNX, the TFLite quantizers .tflite.  Half of the photos, drawn by a seed, are to
-calibrate with, the others to test; all engines get the same arrays, and each is compared with the float model as it
-runs it itself (a file published as int8: with edgec's float bundle).  Figures of several outputs are their means.
+Every float model of the data folder (EDGEC_SHARED, default ../shared) that takes photos.  Peers that read ONNX get a
+.tflite as tf2onnx writes it; the TFLite quantizers get no ONNX.  Half of the photos, drawn by a seed, are to calibrate
+with, the others to test; all engines get the same arrays, and each is compared with the float model as it runs it
+itself (a file published as int8: with edgec's float bundle).  Figures of several outputs are their means.
 
     SQNR      signal to quantization noise over all photos, in dB (at most 100)
     centred   the same about the mean of the output, which flatters none that hardly changes
@@ -159,9 +159,9 @@ def main() -> int:
 
 
 def _suits(way: str, entry: Mapping[str, Any], entries: Sequence[Mapping[str, Any]]) -> bool:
-    """Peers read files of one format; not every model has a published int8 twin."""
-    if way in PEERS:
-        return str(entry["file"]).endswith(PEERS[way].suffix)
+    """The TFLite quantizers read no ONNX; not every model has a published int8 twin."""
+    if way in PEERS and PEERS[way].suffix == ".tflite":
+        return str(entry["file"]).endswith(".tflite")
     return way != PUBLISHED or twin(entry, entries) is not None
 
 

@@ -77,7 +77,7 @@ def _hangs_on(way: str) -> list[str]:
     """Besides the model and the photos: our sources, or the peer's versions and settings."""
     if way in PEERS:
         peer = PEERS[way]
-        return [*peer_env.REQUIREMENTS[peer.engine], *peer.methods, digest([PEER])]
+        return [*peer_env.REQUIREMENTS[peer.engine], *peer.methods, digest([PEER]), *peer_env.REQUIREMENTS["tf2onnx"]]
     if way == PUBLISHED:
         return [*peer_env.REQUIREMENTS[PUBLISHED], digest([PEER])]
     files = sorted(p for p in (ROOT / "edgec").rglob("*") if p.suffix in {".py", ".toml", ".h", ".c"})
@@ -103,10 +103,11 @@ def _edgec(row: Row, case: Case, way: str) -> None:
 def _peer(row: Row, case: Case, peer: Peer) -> None:
     """The best of its settings; RuntimeError when none works."""
     python = peer_env.environment(peer.engine)
+    file = case.file if case.file.suffix == peer.suffix else _as_onnx(case)
     failed = list[str]()
     for method in peer.methods:
         try:
-            one = _launched(case, python, peer.engine, method, case.file)
+            one = _launched(case, python, peer.engine, method, file)
         except RuntimeError as e:
             failed.append(str(e))
             continue
@@ -116,6 +117,20 @@ def _peer(row: Row, case: Case, peer: Peer) -> None:
         row.seconds = seconds
     if row.sqnr is None:
         raise RuntimeError(failed[0])
+
+
+def _as_onnx(case: Case) -> Path:
+    """A .tflite file as tf2onnx writes it. RuntimeError when it cannot."""
+    out = case.folder / "converted.onnx"
+    if not out.exists():
+        python = peer_env.environment("tf2onnx")
+        aside = out.with_suffix(".part.onnx")
+        try:
+            child(python, "-m", "tf2onnx.convert", "--tflite", case.file, "--output", aside, "--opset", "13")
+        except RuntimeError as e:
+            raise RuntimeError(f"tf2onnx cannot convert the model: {e}") from e
+        aside.rename(out)
+    return out
 
 
 def _launched(case: Case, python: Path, engine: str, method: str, file: Path) -> Row:

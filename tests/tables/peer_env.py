@@ -17,6 +17,7 @@ REQUIREMENTS: Mapping[str, Sequence[str]] = {
     "esp-ppq": ("esp-ppq==1.3.12", "onnxruntime==1.32.0", "torch==2.13.0"),
     "ai-edge-quantizer": ("ai-edge-quantizer==0.10.0", "ai-edge-litert==2.3.0"),
     "litert-quantizer": ("litert-quantizer==0.11.0", "ai-edge-litert==2.3.0"),
+    "tf2onnx": ("tf2onnx==1.17.0", "tensorflow-cpu==2.21.0"),  # for peers that read no .tflite
     "published": ("ai-edge-litert==2.3.0", "numpy"),
 }
 """What is compared, as of its writing: the peers' newest, and torch by a version that wheels without CUDA exist of."""
