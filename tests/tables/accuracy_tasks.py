@@ -5,7 +5,7 @@
     points      mean distance, as a part of the picture's width
     heat maps   the same of their peaks
     boxes       what both find, by intersection over union, over what either finds (float alone says what is there: the
-                mean over photos where it finds something), score 0.5 and more, doubles suppressed
+                mean over photos where it finds something), score above 0.5, doubles suppressed
 
 Which it is, the data folder's index says by its word for the task; detectors have a decoder each.
 """
@@ -118,7 +118,7 @@ def _boxes(want: Boxes, got: Boxes) -> Figures:
 def _suppressed(boxes: Boxes) -> Boxes:
     """The best of each object, by the usual non-maximum suppression."""
     corners, scores, classes = boxes
-    left = [int(i) for i in np.argsort(-scores, kind="stable") if scores[i] >= SCORE]
+    left = [int(i) for i in np.argsort(-scores, kind="stable") if scores[i] > SCORE]  # one of int8's levels is 0.5
     kept = list[int]()
     while left:
         best, *left = left
