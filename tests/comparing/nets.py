@@ -29,7 +29,7 @@ def small() -> tuple[Graph, Graph, Samples]:
     z = net.depthwise(y)
     z = net.conv(z, 16, 1, act="none")
     y = net.op(Add("relu"), y, z)
-    y = net.depthwise(y, stride=(2, 2))
+    y = net.depthwise(y, stride=(2, 2), pads=(0, 1, 0, 1))
     graph = net.done(net.conv(y, 12, 1, act="none"))
     tries = samples(graph, 6)
     return graph, optimize(quantize(graph, tries)), tries
