@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from edgec_devices.device import TIMEOUT_S as _TIMEOUT_S
 
 from edgec.checking import checked as _checked
+from edgec.diffing import diff
 from edgec.version import VERSION as __version__
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ __all__ = [
     "bench",
     "compile",
     "devices",
+    "diff",
     "doctor",
     "explain",
     "finish",

@@ -25,6 +25,7 @@ from edgec.emit.calls_file import CALLS_FILE, calls_file
 from edgec.emit.graph_file import GRAPH_FILE, graph_file
 from edgec.emit.sources import TargetSources, target_sources
 from edgec.emit.tflite import write_tflite
+from edgec.emit.values_file import VALUES_FILE, values_file
 from edgec.errors import EdgecError, InputError
 from edgec.ir import Graph, print_graph
 from edgec.quantize.verification import Verification
@@ -163,6 +164,8 @@ def _build(job: Job, lowered: Lowered, asked: Outcome | None, labels: Sequence[s
     first = sources[board.targets[0].name]
     files[GRAPH_FILE] = graph_file(lowered.partition, first.segments).to_json()
     files[CALLS_FILE] = calls_file(written).to_json()
+    here = Board.load("host").targets[0].name
+    files[VALUES_FILE] = values_file(here, segments, sources[here].segments).to_json()
     if lowered.floats is not None:
         files[QUANTIZE_FILE] = _json(lowered.floats.found.to_json())
     toolchain = {target: compiler.version() for target, compiler in compilers.items()}

@@ -84,17 +84,18 @@ class NativeGraph:
     Memory: weights, and for each thread an arena and outputs.
     """
 
-    def __init__(self, graph: Graph, compiler: Compiler, core: Core | None = None) -> None:
+    def __init__(self, graph: Graph, compiler: Compiler, core: Core | None = None, csrc: Path | None = None) -> None:
         """core: one whose variants compute; graphs that differ in weights, biases and multipliers share a library then.
-        Default: plain kernels, whose float results are those of every machine."""
+        Default: plain kernels, whose float results are those of every machine. csrc: the kernels, if not edgec's own.
+        """
         self.graph, self._core = graph, core
         if core is None:
             self._source = segment_source(graph, _NAME)
         else:
             self._source = segment_source(graph, _NAME, core, text="none", rules=_RULES)
-        self._library = _load(self._source.text, compiler, core.flags if core is not None else ())
-        self._arenas = [_aligned(self._source.plan.size)]
-        self._weights = _aligned(len(self._source.weights.data))
+        self._library = _load(self._source.text, compiler, core.flags if core is not None else (), csrc or CSRC)
+        self._arenas = [aligned_bytes(self._source.plan.size)]
+        self._weights = aligned_bytes(len(self._source.weights.data))
         self._weights[:] = np.frombuffer(self._source.weights.data, np.uint8)
         self._complete = self._values()
 
@@ -102,11 +103,11 @@ class NativeGraph:
         """As `interp`. What `observe` is given lies in the arena and is written over later."""
         ins = [np.ascontiguousarray(inputs[v.name], v.type.np_dtype) for v in self.graph.inputs]
         outs = [np.empty(v.type.shape, v.type.np_dtype) for v in self.graph.outputs]
-        tables = _pointers(ins), _pointers(outs)
+        tables = pointers(ins), pointers(outs)
         try:
             arena = self._arenas.pop()
         except IndexError:
-            arena = _aligned(self._source.plan.size)
+            arena = aligned_bytes(self._source.plan.size)
         memory = ctypes.c_void_p(arena.ctypes.data), ctypes.c_void_p(self._weights.ctypes.data)
         if observe is None:
             self._library.edgec_here_run(*memory, *tables)
@@ -148,7 +149,7 @@ class NativeGraph:
 
         for v in self.graph.inputs:
             observe(v, buffers[v])
-        self._library.edgec_here_profile(*arguments, _MARK(mark), None)
+        self._library.edgec_here_profile(*arguments, MARK(mark), None)
         if raised:
             raise raised[0]
 
@@ -170,7 +171,7 @@ class NativeGraph:
         return raw[: v.type.nbytes].view(v.type.np_dtype).reshape(v.type.shape)
 
 
-_MARK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int)
+MARK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int)
 
 
 _CHOSEN: dict[tuple[str, str], tuple[Variant, Schedule] | None] = {}
@@ -189,19 +190,20 @@ _RULES = Rules(_as_before, fusion=False, bands=False, chains=False)
 
 
 @lru_cache(maxsize=64)
-def _load(text: str, compiler: Compiler, flags: tuple[str, ...]) -> ctypes.CDLL:
+def _load(text: str, compiler: Compiler, flags: tuple[str, ...], csrc: Path) -> ctypes.CDLL:
     with tempfile.TemporaryDirectory(prefix="edgec-native-") as tmp:
         path = Path(tmp) / "here.so"
-        path.write_bytes(build_library(text, CSRC, compiler, ["-O2", *flags]))
+        path.write_bytes(build_library(text, csrc, compiler, ["-O2", *flags]))
         return ctypes.CDLL(str(path))  # it stays loaded without its file
 
 
-def _aligned(nbytes: int) -> Array:
+def aligned_bytes(nbytes: int) -> Array:
     """Zeroed bytes that start on a multiple of _ALIGN."""
     raw = np.zeros(nbytes + _ALIGN, np.uint8)
     start = -raw.ctypes.data % _ALIGN
     return raw[start : start + nbytes]
 
 
-def _pointers(arrays: Sequence[Array]) -> object:
+def pointers(arrays: Sequence[Array]) -> object:
+    """A C table of where they begin."""
     return (ctypes.c_void_p * max(1, len(arrays)))(*(a.ctypes.data for a in arrays))

@@ -24,6 +24,7 @@ from edgec.errors import InternalError, UnsupportedError
 from edgec.ir import Array, Graph, KernelCall, Op, Pointer, Scratch, Share, Struct, Table, Value
 from edgec.ir.graph import unique
 from edgec.ops.opaque import Opaque
+from edgec.schedule.complete import complete
 from edgec.schedule.cores import PLAIN, Core
 from edgec.schedule.fuse import Step
 from edgec.schedule.liveness import STACK_BYTES, Lifetime, aligned, lifetimes, tensors
@@ -59,7 +60,8 @@ class CSource:
     functions: what its profile knows, in order: every op that computes something, the same on all cores, whatever one
     fuses. calls: for each op of the graph its position among them; None where what it copies is where it should be.
     constants: bytes of its read-only arrays. weights: the file that has those of them that are not in the text.
-    places: where the values lie. asked: the calls of plain kernels that it computes, by the name of their function.
+    places: where the values lie. complete: after how many of the functions the values that are written as a whole lie
+    there; others never do. asked: the calls of plain kernels that it computes, by the name of their function.
     spans: from where to where in the weights file the constants of an op lie, by its position in the graph; of a source
     of its own file with text="none" alone.
     """
@@ -73,6 +75,7 @@ class CSource:
     constants: int
     weights: WeightsFile
     places: Places
+    complete: Mapping[Value, int]
     asked: tuple[tuple[str, KernelCall], ...]
     spans: Mapping[int, tuple[int, int]]
 
@@ -119,8 +122,8 @@ def segment_source(
     calls = tuple(numbers.get(i) for i in range(len(graph.ops)))
     asked = tuple((f"op{s.at}_{graph.ops[s.at].kind}", call) for s in made.asked for call in s.calls)
     return CSource(
-        name, code, tuple(headers), plan, calls, functions, writer.constant_bytes, writer.weights, made.places, asked,
-        writer.spans,
+        name, code, tuple(headers), plan, calls, functions, writer.constant_bytes, writer.weights, made.places,
+        complete(graph, made), asked, writer.spans,
     )  # fmt: skip
 
 

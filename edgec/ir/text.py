@@ -35,7 +35,7 @@ class ParseError(ValueError):
 
 
 def print_graph(graph: Graph, constants: bool = True) -> str:
-    """The text form; without `constants` their elements are left out (then it cannot be parsed back)."""
+    """The text form; without `constants` their elements are left out, and are zero when it is parsed back."""
     lines = [f"graph {json.dumps(graph.name)}"]
     lines += [f"input {_name(v)} : {_type(v.type)}" for v in graph.inputs]
     for v in graph.constants():
@@ -79,7 +79,7 @@ def _attr(value: object) -> str:
 
 _HEAD = re.compile(r"graph (.*)")
 _INPUT = re.compile(rf"input ({_NAME}) : ({_TYPE})")
-_CONST = re.compile(rf"const ({_NAME}) : ({_TYPE}) = (.*)")
+_CONST = re.compile(rf"const ({_NAME}) : ({_TYPE})(?: = (.*))?")
 _OUTPUT = re.compile(rf"output ({_NAME})")
 _OP = re.compile(
     rf"({_NAME}(?:, {_NAME})*) = (\w+)\(((?:{_NAME}(?:, {_NAME})*)?)\) \{{(.*)\}} : "
@@ -106,7 +106,8 @@ def _parse_line(line: str, graph: Graph, env: dict[str, Value]) -> None:
         graph.inputs.append(_define(env, m[1], _parse_type(m[2])))
     elif m := _CONST.fullmatch(line):
         type_ = _parse_type(m[2])
-        _define(env, m[1], type_).const = _parse_data(m[3], type_)
+        zeros = np.broadcast_to(np.zeros((), type_.np_dtype), type_.shape)  # of no size in memory
+        _define(env, m[1], type_).const = zeros if m[3] is None else _parse_data(m[3], type_)
     elif m := _OUTPUT.fullmatch(line):
         graph.outputs.append(env[_parse_name(m[1])])
     elif m := _OP.fullmatch(line):

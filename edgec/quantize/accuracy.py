@@ -55,12 +55,17 @@ class Agreement:
 
 
 class Tally:
-    """Sums over pairs of arrays, one pair at a time, from which every figure follows: no array is kept."""
+    """Sums over pairs of arrays, one pair at a time, from which every figure follows: no array is kept.
+
+    max_error: the largest difference of two elements.
+    """
 
     def __init__(self) -> None:
         self.samples = self.elements = self._agreeing = 0
+        self.max_error = 0.0
         self._ranked = True
         self._x = self._y = self._xx = self._yy = self._xy = self._ee = 0.0
+        self._of_channels: Array | None = None
 
     def add(self, want: Array, got: Array) -> None:
         """One sample. Infinities that are equal count as nothing; what else is not finite spoils the figures."""
@@ -74,6 +79,8 @@ class Tally:
         self._x, self._y = self._x + float(x.sum()), self._y + float(y.sum())
         self._xx, self._yy, self._xy = self._xx + _dot(x, x), self._yy + _dot(y, y), self._xy + _dot(x, y)
         self._ee += _dot(error, error)
+        self._channels(x, want.shape)
+        self.max_error = max(self.max_error, float(np.abs(error).max(initial=0.0)))
         self._ranked = self._ranked and x.size >= 2 and want.ndim > 0 and want.shape[-1] == x.size
         if self._ranked:
             self._agreeing += int(x.argmax() == y.argmax())
@@ -103,6 +110,35 @@ class Tally:
     def centred_sqnr_db(self) -> float:
         """The same with the variance of what was wanted, if it has any, in place of its power."""
         return _db(self._variance() or self._xx, self._ee)
+
+    def channels_sqnr_db(self) -> float:
+        """The same about the mean of each channel (of the last axis): what stays so from sample to sample, or from
+        place to place, is easily kept. About the mean where every channel is one element, or their number changes.
+        """
+        sums = self._of_channels
+        if sums is None or not sums.size or self.elements <= sums.size:
+            return self.centred_sqnr_db()
+        about = self._xx - float(np.square(sums).sum()) / (self.elements / sums.size)
+        return _db(about if about > _CONSTANT * self._xx else self._xx, self._ee)
+
+    def _channels(self, x: Array, shape: tuple[int, ...]) -> None:
+        """Sums of the last axis of what was wanted; none once it has another length."""
+        last = shape[-1] if shape else 1
+        if self._of_channels is None and self.samples == 1:
+            self._of_channels = np.zeros(last)
+        if self._of_channels is not None and len(self._of_channels) == last:
+            self._of_channels = self._of_channels + x.reshape(-1, last).sum(0)
+        else:
+            self._of_channels = np.zeros(0)
+
+    def rms_error(self) -> float:
+        """The root of the mean square of the difference."""
+        return math.sqrt(self._ee / max(1, self.elements))
+
+    def gain(self) -> float | None:
+        """By what factor the deviations from its mean are larger than those of what was wanted; None without any."""
+        about = self._variance()
+        return (self._xy - self._x * self._y / self.elements) / about if about else None
 
     def _variance(self) -> float:
         """Times the number of elements; 0 where it is lost in rounding."""

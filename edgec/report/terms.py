@@ -31,6 +31,10 @@ TERMS: Mapping[str, str] = {
     "c": "the generated C",
     "CPU, for Edge TPU": "a segment meant for the Edge TPU, run as C, with the same results",
     "planned": "what the compiler counted on",
+    "own": "signal to noise where the layer reads what A has, rounded as B holds it, about the mean",
+    "inherited": "the same of what its inputs' noise changes",
+    "whole": "of the value as it is, own and inherited",
+    "centred": "the same about the mean of each channel, which is easily kept",
     "tensors": "what crosses from segment to segment",
 }
 

@@ -28,6 +28,7 @@ SHOWN = {"as_json", "quiet", "brief"}
 ONLY_CLI = {
     "run": {"output"},  # arrays come back
     "explain": {"html", "require"},  # the report comes back
+    "diff": {"html", "json_file", "order", "every", "min_sqnr"},  # so does the comparison
     "demo": None,
 }
 ONLY_PYTHON = {"progress", "ask", "executor"}

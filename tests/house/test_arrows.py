@@ -29,11 +29,12 @@ WORK = {
 TABLE = {
     "edgec.cli": {"edgec", "edgec.drive", "edgec.report", "edgec.benching", "edgec_devices", *BASE},
     "edgec.__main__": {"edgec.cli"},
-    "edgec": {"edgec.checking", "edgec.drive", "edgec.benching", *WORK},
+    "edgec": {"edgec.checking", "edgec.drive", "edgec.benching", "edgec.comparing", *WORK},
     "edgec.checking": {"edgec.errors"},
-    "edgec.drive": {"edgec.report", "edgec.benching", "edgec.executors", *WORK},
+    "edgec.drive": {"edgec.report", "edgec.benching", "edgec.comparing", "edgec.executors", *WORK},
     "edgec.report": {
         "edgec.benching",
+        "edgec.comparing",
         "edgec_partitioner",
         "edgec_devices",
         "edgec.emit",
@@ -42,6 +43,7 @@ TABLE = {
         *MODEL,
     },
     "edgec.benching": {"edgec_devices", "edgec.emit", *BASE},
+    "edgec.comparing": {"edgec.quantize", *MODEL},
     "edgec.emit": {"edgec_partitioner", "edgec.schedule", *MODEL},
     "edgec.schedule": {"edgec_devices.boards", *MODEL},
     "edgec.toolchain": {"edgec.frontends", "edgec_devices", *BASE},

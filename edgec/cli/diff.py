@@ -1,0 +1,80 @@
+"""`edgec diff`: two ways to run a network, layer by layer."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from edgec.report.diff.text import ORDERS, threshold, to_text
+from edgec.report.files import check_place, write_whole
+from edgec.report.terminal import progress
+
+_FILE = click.Path(path_type=Path)
+
+
+@click.command()
+@click.argument("a")
+@click.argument("b")
+@click.option("--inputs", required=True, type=_FILE, help="photos, a folder of them, or an .npz, to compare on")
+@click.option("--samples", default=8, show_default=True, metavar="N", help="at most so many of them, spread over all")
+@click.option("--preprocess", metavar="SPEC", help="how photos become inputs, as for compile")
+@click.option("--calibrate", type=_FILE, help="for int8:, data to quantize with (default: the inputs)")
+@click.option("--quantize", default="fast", show_default=True, metavar="RECIPE", help="for int8:, as for compile")
+@click.option(
+    "--order",
+    type=click.Choice(ORDERS),
+    default="worst",
+    show_default=True,
+    help="of the layers: worst first, or as they run",
+)
+@click.option("--all", "every", is_flag=True, help="every layer, not only the worst")
+@click.option("--min-sqnr", type=float, metavar="DB", help="exit code 1 if an output has less (default: only report)")
+@click.option(
+    "--json", "json_file", type=_FILE, metavar="FILE", help="all figures, machine-readable (- for standard output)"
+)
+@click.option(
+    "--html", type=_FILE, metavar="FILE", help="a page: error along the graph, ranges, images before and after"
+)
+@click.option("--cc", help="a C compiler of this machine, instead of zig")
+def diff(
+    a: str,
+    b: str,
+    order: str,
+    every: bool,
+    min_sqnr: float | None,
+    json_file: Path | None,
+    html: Path | None,
+    **options: Any,
+) -> int:
+    """Compare A with B on the same inputs, layer by layer, and name the layer of B to look at first.
+
+    A and B are models (.onnx, .tflite) or bundles (.edgec), each perhaps after what is to run it: interp:, c:, int8:
+    (quantize it here), litert:, litert-opt:, onnxruntime:, edgetpu:. A float model against its bundle:
+
+        edgec diff net.onnx net.edgec --inputs photos/
+
+    Exit code 1: an output is below --min-sqnr. See docs/diff.md.
+    """
+    from edgec.drive.diff import Request
+    from edgec.drive.diff import diff as compare
+    from edgec.report.diff.page import page
+
+    to_screen = json_file == Path("-")
+    for path, option in ((html, "--html"), (None if to_screen else json_file, "--json")):
+        if path is not None:
+            check_place(path, option)
+    with progress(lines=False) as say:
+        found = compare(Request(a, b, **options), say)
+    if html is not None:
+        write_whole(html, page(found))
+    text = json.dumps(found.to_json(), indent=1, allow_nan=False)
+    if json_file is not None and not to_screen:
+        write_whole(json_file, text + "\n")
+    click.echo(text if to_screen else to_text(found, order, every))
+    missed = threshold(found, min_sqnr) if min_sqnr is not None else ""
+    if missed:
+        click.echo(missed, err=to_screen)
+    return 1 if missed else 0

@@ -1,0 +1,298 @@
+"""Both networks run on the same inputs; for every value that both have, what differs, and what its own layer adds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from edgec.comparing.channels import Channels
+from edgec.comparing.side import Placed, Sample, Side, ops_of, values_of
+from edgec.comparing.twins import Twin, limits, reals, rounded, twins
+from edgec.ir import Array, Op, Value
+from edgec.ir.interp import run_op
+from edgec.quantize.accuracy import Tally
+from edgec.steps import Progress
+
+BINS = 48
+FLOAT_LAW = 1e-3
+"""Of a float result's range: a kernel that is further from `interp` computes something else."""
+
+
+@dataclass
+class Law:
+    """A layer as it runs against the meaning of its op, on the very same inputs. error: the largest difference, in
+    steps for integers, else as a part of the range. share: of the elements that differ. allowed: the largest error that
+    is rounding.
+    """
+
+    error: float = 0.0
+    share: float = 0.0
+    allowed: float = 0.0
+    samples: int = 0
+
+    @property
+    def broken(self) -> bool:
+        """Whether it computes something else."""
+        return self.error > self.allowed
+
+    def add(self, op: Op, want: Array, got: Array) -> None:
+        """One sample."""
+        wide = want.astype(np.float64), got.astype(np.float64)
+        error = np.abs(np.nan_to_num(wide[0]) - np.nan_to_num(wide[1]))
+        types = {v.type.dtype for v in (*op.inputs, *op.outputs)}
+        self.allowed = 0.0 if "float32" not in types else 1.0
+        if want.dtype.kind == "f":
+            self.allowed = FLOAT_LAW
+            finite = np.abs(wide[0][np.isfinite(wide[0])])
+            error = error / max(1e-30, float(finite.max(initial=0.0)))
+        self.error = max(self.error, float(error.max(initial=0.0)))
+        differing = float((error > 0).mean()) if error.size else 0.0
+        self.share = (self.share * self.samples + differing) / (self.samples + 1)
+        self.samples += 1
+
+
+@dataclass
+class Spread:
+    """Where the reals of a value lie. a, b: counts in bins between low and high. clipped: the share of A's elements
+    that B's type cannot hold; used: the part of what it can hold that they use; None in float.
+    """
+
+    low: float = np.inf
+    high: float = -np.inf
+    edges: Array = field(default_factory=lambda: np.zeros(0))
+    a: Array = field(default_factory=lambda: np.zeros(BINS, np.int64))
+    b: Array = field(default_factory=lambda: np.zeros(BINS, np.int64))
+    _clipped: int = 0
+    _elements: int = 0
+
+    def add(self, v: Value, want: Array, got: Array) -> None:
+        """One sample; the first decides the bins, whose last ones take what lies beyond."""
+        seen = want[np.isfinite(want)]
+        low, high = float(seen.min(initial=np.inf)), float(seen.max(initial=-np.inf))
+        held = limits(v.type)
+        if not len(self.edges):
+            ends = [low, high, *(held or ())] if seen.size else [*(held or (0.0, 1.0))]
+            start, end = min(ends), max(ends)
+            self.edges = np.linspace(start, end if end > start else start + 1.0, BINS + 1)
+        self.low, self.high = min(self.low, low), max(self.high, high)
+        for counts, array in ((self.a, seen), (self.b, got[np.isfinite(got)])):
+            counts += np.histogram(np.clip(array, self.edges[0], self.edges[-1]), self.edges)[0]
+        if held is not None:
+            half = (held[1] - held[0]) / 510
+            self._clipped += int(((seen < held[0] - half) | (seen > held[1] + half)).sum())
+        self._elements += want.size
+
+    def clipped(self, v: Value) -> float | None:
+        """See above."""
+        return None if limits(v.type) is None else self._clipped / max(1, self._elements)
+
+    def used(self, v: Value) -> float | None:
+        """See above; of a range with zero, as a type's always is."""
+        held = limits(v.type)
+        if held is None or held[1] <= held[0] or self.high < self.low:
+            return None
+        return (max(self.high, 0.0) - min(self.low, 0.0)) / (held[1] - held[0])
+
+
+@dataclass
+class Seen:
+    """All that is known of one value of B. op: that wrote it, None for an input; other: what wrote A's. whole: against
+    A; own: the same where the layers before it gave what A has; inherited: what the rest changes.
+    """
+
+    index: int
+    value: Value
+    op: Op | None
+    part: str
+    twin: Twin
+    channels: Channels
+    other: Op | None = None
+    whole: Tally = field(default_factory=Tally)
+    own: Tally = field(default_factory=Tally)
+    inherited: Tally = field(default_factory=Tally)
+    spread: Spread = field(default_factory=Spread)
+    law: Law = field(default_factory=Law)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What both runs gave. seen: in the order of B's graph. only_a, only_b: values that have no twin, not compared.
+    outputs: by B's names. tops: of those that are one row, the samples whose largest element is another one, with A's
+    and B's. images: the first sample's outputs, A's and B's reals.
+    """
+
+    seen: Sequence[Seen]
+    only_a: Sequence[str]
+    only_b: Sequence[str]
+    outputs: Mapping[str, Tally]
+    tops: Mapping[str, tuple[tuple[int, int, int], ...]]
+    images: Mapping[str, tuple[Array, Array]]
+    samples: int
+
+
+def measure(
+    a: Side, b: Side, pairs: Sequence[tuple[Sample, Sample]], exact: int, say: Progress = lambda text: None
+) -> Measured:
+    """Run both on every pair of inputs. exact: on how many of them B is compared with its own law, where it has one."""
+    run = _Runs(a, b, len(pairs))
+    for i, (mine, theirs) in enumerate(pairs):
+        say(f"compare {i + 1}/{len(pairs)}")
+        run.add(mine, theirs, i < exact)
+    return run.measured()
+
+
+class _Runs:
+    """The two, sample by sample. Of one sample, A's compared values are in memory; of all, sums."""
+
+    def __init__(self, a: Side, b: Side, samples: int) -> None:
+        self.a, self.b, self.samples = a, b, 0
+        mine, theirs = values_of(b), values_of(a)
+        self.relaid = a.channels_last is not b.channels_last
+        self.twins = twins(mine, theirs, self.relaid)
+        for v, other in zip(b.inputs, a.inputs, strict=False):
+            if v.type.shape == other.type.shape:
+                self.twins.setdefault(v.name, Twin(other.name, (tuple(range(v.type.rank)),)))
+        self.placed = {p.op.output.name: p for p in ops_of(b)}
+        self.others = {p.op.output.name: p.op for p in ops_of(a)} if a.complete else {}
+        self.wanted = {t.name for t in self.twins.values()}
+        self.called = _ends(a, b, self.twins)
+        self.seen: dict[str, Seen] = {}
+        self.only = [n for n in theirs if n not in self.wanted], [n for n in mine if n not in self.twins]
+        self.outputs: dict[str, Tally] = {}
+        self.tops: dict[str, list[tuple[int, int, int]]] = {}
+        self.images: dict[str, tuple[Array, Array]] = {}
+        self._expect = samples
+
+    def add(self, mine: Sample, theirs: Sample, exact: bool) -> None:
+        """One pair of inputs."""
+        floats, free = self._a(mine), dict[str, Array]()
+        values, env = values_of(self.b), dict[str, Array]()
+
+        def see(v: Value, array: Array) -> None:
+            if v.name in self.twins or (exact and not self.b.same_code):
+                free[v.name] = array.copy()
+
+        got = self.b.run(theirs, see)
+        wants = {n: self._twin(n, floats, reals(y, values[n].type)) for n, y in free.items() if n in self.twins}
+        for name, want in wants.items():
+            if want is not None:
+                one, y = self._of(values[name]), reals(free[name], values[name].type)
+                one.whole.add(want, y)
+                one.spread.add(values[name], want, y)
+        self._outputs(floats, wants, got)
+        self._forced(theirs, wants, free, env, exact)
+        if exact and self.b.complete and not self.b.same_code:
+            for name, placed in self.placed.items():
+                if name in free and all(v.name in free for v in placed.op.inputs if v.const is None):
+                    self._law(placed, free, free[name])
+        self.samples += 1
+
+    def _a(self, sample: Sample) -> dict[str, Array]:
+        """A's reals, by its names."""
+        found: dict[str, Array] = {}
+
+        def see(v: Value, array: Array) -> None:
+            if v.name in self.wanted:
+                found[v.name] = np.array(reals(array, v.type))
+
+        last = self.a.run(sample, see)
+        types = {v.name: v.type for v in self.a.outputs}
+        return {**{n: reals(y, types[n]) for n, y in last.items() if n in types}, **found}
+
+    def _twin(self, name: str, floats: Mapping[str, Array], got: Array) -> Array | None:
+        """What A has for a value of B, laid out as B's; of several ways the one that fits at first is kept."""
+        twin = self.twins[name]
+        real = floats.get(twin.name)
+        if real is None:
+            return None
+        if len(twin.perms) > 1:
+            errors = [float(np.square(np.nan_to_num(real.transpose(p) - got)).sum()) for p in twin.perms]
+            twin = Twin(twin.name, (twin.perms[int(np.argmin(errors))],))
+            self.twins[name] = twin
+        return np.ascontiguousarray(real.transpose(twin.perms[0]))
+
+    def _of(self, v: Value) -> Seen:
+        if v.name not in self.seen:
+            placed = self.placed.get(v.name)
+            axis = -1 if self.b.channels_last or v.type.rank < 3 else 1
+            channels = Channels(axis, self._expect, limits(v.type))
+            op, part = (placed.op, placed.part) if placed is not None else (None, "")
+            twin = self.twins[v.name]
+            self.seen[v.name] = Seen(0, v, op, part, twin, channels, self.others.get(twin.name))
+        return self.seen[v.name]
+
+    def _forced(
+        self,
+        sample: Sample,
+        wants: Mapping[str, Array | None],
+        free: Mapping[str, Array],
+        env: dict[str, Array],
+        exact: bool,
+    ) -> None:
+        """B once more, every layer on what A has, as B rounds it."""
+        check = exact and self.b.same_code and self.b.complete
+
+        def see(v: Value, array: Array) -> Array | None:
+            placed, want = self.placed.get(v.name), wants.get(v.name)
+            if check and placed is not None and all(i.name in env for i in placed.op.inputs if i.const is None):
+                self._law(placed, env, array)
+            if want is None:
+                env[v.name] = array.copy() if check else array
+                return None
+            one, own = self._of(v), reals(array, v.type)
+            one.own.add(want, own)
+            one.channels.add(want, own)
+            one.inherited.add(own, reals(free[v.name], v.type))
+            held = rounded(want, v.type)
+            one.channels.hold(want, reals(held, v.type))
+            if check:
+                env[v.name] = held
+            return held
+
+        self.b.force(sample, see)
+
+    def _law(self, placed: Placed, env: Mapping[str, Array], got: Array) -> None:
+        name = placed.op.output.name
+        if name in self.twins:
+            inputs = {v: env[v.name] for v in placed.op.inputs if v.const is None}
+            self._of(placed.op.output).law.add(placed.op, run_op(placed.op, inputs)[0], got)
+
+    def _outputs(
+        self, floats: Mapping[str, Array], wants: Mapping[str, Array | None], got: Mapping[str, Array]
+    ) -> None:
+        for v in self.b.outputs:
+            want = wants.get(v.name)
+            if want is None:
+                want = floats.get(self.called.get(v.name, ""))
+            if want is None or want.size != got[v.name].size:
+                continue
+            pair = want.reshape(got[v.name].shape), reals(got[v.name], v.type)
+            self.outputs.setdefault(v.name, Tally()).add(*pair)
+            self.images.setdefault(v.name, pair)
+            if v.type.rank and v.type.size == v.type.shape[-1] > 1:
+                one, other = (int(x.reshape(-1).argmax()) for x in pair)
+                found = self.tops.setdefault(v.name, [])
+                found += [(self.samples, one, other)] if one != other else []
+
+    def measured(self) -> Measured:
+        """Of all samples."""
+        order = {n: i for i, n in enumerate(values_of(self.b))}
+        ops = {id(p.op): i for i, p in enumerate(ops_of(self.b))}
+        found = sorted(self.seen.values(), key=lambda s: order[s.value.name])
+        for one in found:
+            one.index = ops[id(one.op)] if one.op is not None else -1
+        found = sorted(found, key=lambda s: s.index)
+        tops = {n: tuple(some) for n, some in self.tops.items()}
+        return Measured(found, *self.only, self.outputs, tops, self.images, self.samples)
+
+
+def _ends(a: Side, b: Side, found: Mapping[str, Twin]) -> dict[str, str]:
+    """Which output of A each of B is: by name, else, where both have as many, in order."""
+    theirs = {v.name: v for v in a.outputs}
+    named = {v.name: found[v.name].name for v in b.outputs if v.name in found and found[v.name].name in theirs}
+    if len(named) < len(b.outputs) and len(a.outputs) == len(b.outputs):
+        pairs: Iterator[tuple[Value, Value]] = zip(b.outputs, a.outputs, strict=True)
+        return {v.name: o.name for v, o in pairs if v.type.size == o.type.size}
+    return named

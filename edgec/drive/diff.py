@@ -1,0 +1,224 @@
+"""`diff`: two ways to run a network on the same inputs, layer by layer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from edgec_devices.boards import Board
+from edgec_runtime import Preprocess
+
+from edgec.comparing.measure import measure
+from edgec.comparing.result import Diff, result
+from edgec.comparing.side import Sample, Side
+from edgec.comparing.twins import layouts, reals, rounded
+from edgec.drive.bundle_side import BundleSide
+from edgec.drive.lower import Lowered, Options, lower
+from edgec.drive.native import native_compiler
+from edgec.drive.sides import InterpSide, LiteRtSide, NativeSide, OnnxRuntimeSide
+from edgec.errors import InputError, UnsupportedError, did_you_mean
+from edgec.frontends import read_model
+from edgec.ir import Array, Graph
+from edgec.quantize.calibration import load_calibration
+from edgec.schedule.cores import cores_of
+from edgec.steps import Progress
+
+WAYS: Mapping[str, str] = {
+    "interp": "a model by edgec's interp, the meaning of each operation",
+    "c": "a model by the C that edgec writes for this machine",
+    "int8": "a float model made int8 as compile would (--calibrate, --quantize), by C",
+    "litert": "a .tflite by LiteRT's reference kernels; a bundle with its Edge TPU segments by them",
+    "litert-opt": "a .tflite by LiteRT's optimised kernels",
+    "onnxruntime": "an .onnx by onnxruntime",
+    "edgetpu": "a bundle with its Edge TPU segments on the stick, or by their C where there is none",
+}
+"""What can stand before a path, and what it means. Without one: a model by plain C, a bundle by its own C."""
+
+_EXACT = 1
+_HEAVY = 3e9
+"""Multiply-accumulates: interp takes minutes for more."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a person asked to compare. a, b: [way:]path. inputs: photos or an .npz, of which `samples` are taken, spread
+    over all. preprocess: how photos become inputs. calibrate, quantize: for int8:, by default with the inputs. cc: a
+    compiler of this machine.
+    """
+
+    a: str
+    b: str
+    inputs: Path
+    preprocess: str | None = None
+    calibrate: Path | None = None
+    quantize: str = "fast"
+    samples: int = 8
+    cc: str | None = None
+
+    def check(self) -> None:
+        """Raises InputError for what cannot be."""
+        if self.samples < 1:
+            raise InputError(f"nothing can be compared on {self.samples} inputs", "--samples", "give 1 or more")
+
+
+def diff(request: Request, say: Progress = lambda text: None) -> Diff:
+    """Compare. Raises InputError where the two cannot be compared, and what reading and running them raises."""
+    request.check()
+    with ExitStack() as stack:
+        opened = _Opener(request, say)
+        a, b = opened(request.a), opened(request.b)
+        for side in (a, b):
+            stack.callback(side.close)
+        notes = [*opened.notes]
+        a = opened.twin_of(a, b, notes)
+        pairs = _pairs(a, b, _samples(request, a, opened.preprocess))
+        macs = sum(op.spec.macs(op) for g in b.parts.values() for op in g.ops) if b.complete else 0
+        exact = 0 if isinstance(b, InterpSide) and b.how == "interp" else _EXACT
+        if macs > _HEAVY and exact:
+            exact = 0
+            notes.append("too large for interp: kernels were not compared with it")
+        measured = measure(a, b, pairs, exact, say)
+    if not measured.outputs and not any(s.whole.samples for s in measured.seen):
+        what = "the two have no value in common: no name and shape of one is in the other"
+        raise InputError(what, f"{request.a}, {request.b}", "compare two forms of one model")
+    name = f"{request.inputs.name}/" if request.inputs.is_dir() else request.inputs.name
+    return result(a, b, name, measured, notes)
+
+
+class _Opener:
+    """Makes sides. preprocess: of the input that is an image, by the first that knows it; a bundle's goes first."""
+
+    def __init__(self, request: Request, say: Progress) -> None:
+        self.request, self.say = request, say
+        self.preprocess: Preprocess | None = None
+        self.notes: list[str] = []
+        self._certain = request.preprocess is not None
+        self._lowered: dict[str, Lowered] = {}
+
+    def __call__(self, spec: str) -> Side:
+        way, path = parsed(spec)
+        if not path.exists():
+            raise InputError(f"no such file: {path}", spec, "give a model (.onnx, .tflite) or a bundle (.edgec)")
+        self.say(f"read {path.name}")
+        if path.suffix == ".edgec":
+            return self._bundle(spec, way, path)
+        if path.suffix not in (".onnx", ".tflite"):
+            raise InputError(f"{path.name} is neither a model nor a bundle", spec, "give .onnx, .tflite or .edgec")
+        if way == "edgetpu":
+            raise InputError("an Edge TPU runs segments of bundles", spec, "compile the model, and give the .edgec")
+        return self._model(spec, way, path)
+
+    def _bundle(self, spec: str, way: str, path: Path) -> Side:
+        if way not in ("", "c", "litert", "edgetpu"):
+            raise InputError(f"{way} does not run bundles", spec, "give the bundle alone, litert: or edgetpu:")
+        side = BundleSide(spec, path, {"litert": "interpreter", "edgetpu": "auto"}.get(way, "c"))
+        known = [*side.preprocess.values()]
+        if len(known) == 1 and not self._certain:
+            self.preprocess, self._certain = known[0], True
+        return side
+
+    def _model(self, spec: str, way: str, path: Path) -> Side:
+        if way in ("litert", "litert-opt"):
+            if path.suffix != ".tflite":
+                raise InputError("LiteRT runs .tflite files", spec, "give interp:, c: or onnxruntime:")
+            return LiteRtSide(spec, path, self._read(path), way == "litert-opt")
+        if way == "onnxruntime":
+            if path.suffix != ".onnx":
+                raise InputError("onnxruntime runs .onnx files", spec, "give interp:, c: or litert:")
+            return OnnxRuntimeSide(spec, path, self._read(path))
+        return self._ours(spec, way, self._lower(path, way == "int8"))
+
+    def _ours(self, spec: str, way: str, lowered: Lowered) -> InterpSide:
+        graph = lowered.graph
+        if way == "interp":
+            return InterpSide(spec, graph)
+        here = Board.load("host")
+        core = cores_of(here, here.targets[0])[-1] if way in ("c", "int8") else None
+        try:
+            return NativeSide(spec, graph, native_compiler(self.request.cc), core)
+        except (NotImplementedError, UnsupportedError):
+            if way == "c":
+                raise
+            return InterpSide(spec, graph)
+
+    def _read(self, path: Path) -> Graph:
+        self._lower(path, False)  # for what the file states about its inputs
+        return read_model(path, {})
+
+    def _lower(self, path: Path, quantized: bool) -> Lowered:
+        r = self.request
+        key = f"{path}:{quantized}"
+        if key not in self._lowered:
+            options = Options(preprocess=r.preprocess)
+            if quantized:
+                options = replace(options, calibrate=r.calibrate or r.inputs, quantize=r.quantize)
+            self._lowered[key] = made = lower(path, options, progress=self.say, cc=r.cc)
+            if quantized and made.floats is None:
+                raise InputError(f"{path.name} is quantized already", f"int8:{path}", "leave int8: out")
+            if quantized and r.calibrate is None:
+                self.notes.append("int8 was calibrated on the inputs that it is compared on: give --calibrate others")
+            if self.preprocess is None and len(made.preprocess) == 1:
+                (self.preprocess,) = made.preprocess.values()
+        return self._lowered[key]
+
+    def twin_of(self, a: Side, b: Side, notes: list[str]) -> Side:
+        """A float model beside what `int8:` made of it: the float form that was quantized, whose channels a recipe may
+        have scaled.
+        """
+        (_, one), (way, other) = parsed(a.name), parsed(b.name)
+        made = self._lowered.get(f"{other}:True")
+        if way != "int8" or one != other or made is None or made.floats is None or not isinstance(a, InterpSide):
+            return a
+        if isinstance(a, (LiteRtSide, OnnxRuntimeSide)):
+            return a
+        notes.append(
+            f"{a.name} is shown as it was quantized: with the rewrites of recipe {made.floats.found.recipe.name}"
+        )
+        graph = made.floats.graph
+        if isinstance(a, NativeSide):
+            return NativeSide(a.name, graph, native_compiler(self.request.cc))
+        return InterpSide(a.name, graph)
+
+
+def parsed(spec: str) -> tuple[str, Path]:
+    """The way and the path of a side. Raises InputError for a way that is none."""
+    way, colon, rest = spec.partition(":")
+    if not colon or Path(spec).exists():
+        return "", Path(spec)
+    if way not in WAYS:
+        what = f"there is no way {way}: to run it{did_you_mean(way, WAYS)}"
+        raise InputError(what, spec, f"give a path, or one after {', '.join(f'{w}:' for w in WAYS)}")
+    return way, Path(rest)
+
+
+def _samples(request: Request, a: Side, preprocess: Preprocess | None) -> list[Sample]:
+    """Those that are compared, spread over all that there are."""
+    every = load_calibration(request.inputs, a.inputs, preprocess)
+    picked = np.linspace(0, len(every) - 1, min(len(every), request.samples)).round().astype(int)
+    return [every[int(i)] for i in picked]
+
+
+def _pairs(a: Side, b: Side, samples: Sequence[Sample]) -> list[tuple[Sample, Sample]]:
+    """A's inputs, and the same as B takes them. Raises InputError where B takes others."""
+    if len(a.inputs) != len(b.inputs):
+        what = f"{a.name} has {len(a.inputs)} inputs, {b.name} {len(b.inputs)}"
+        raise InputError(what, "--inputs", "compare two forms of one model")
+    return [(s, dict(_as_taken(s, a, b))) for s in samples]
+
+
+def _as_taken(sample: Sample, a: Side, b: Side) -> Iterator[tuple[str, Array]]:
+    theirs = {v.name: v for v in a.inputs}
+    for i, v in enumerate(b.inputs):
+        other = theirs.get(v.name, a.inputs[i])
+        array = sample[other.name]
+        if v.type == other.type:
+            yield v.name, array
+            continue
+        perm = next(layouts(other.type.shape, v.type.shape), None)
+        if perm is None:
+            what = f"input {v.name} of {b.name} is {v.type}, {other.name} of {a.name} {other.type}"
+            raise InputError(what, "--inputs", "compare two forms of one model")
+        yield v.name, rounded(np.ascontiguousarray(reals(array, other.type).transpose(perm)), v.type)

@@ -1,0 +1,1 @@
+"""diff's result as terminal text and a page."""

@@ -1,0 +1,108 @@
+"""A fault that was planted in one layer is named: on a small network, and on five models of the data folder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from edgec.comparing.result import Diff
+from edgec.comparing.side import Sample
+from edgec.drive.lower import Options, lower
+from edgec.ir import Graph
+from edgec.quantize.calibration import load_calibration
+from edgec.quantize.quantize import is_quantized
+from tests.comparing.nets import against, as_c, compared, small
+from tests.comparing.planted import FAULTS, Planted, is_seen, plant
+from tests.conftest import ROOT, SHARED
+
+PHOTOS = ROOT / "fixtures" / "photos"
+MODELS = ("mnv2_tf2_i8", "resnet8_f32", "vww96_f32", "mnv1_025_224_f32", "mp_blazeface_short_f16")
+SAMPLES = 2
+
+
+def named(found: Diff, planted: Planted) -> bool:
+    """Whether the culprit is a fault, in the layer that has it; of a kernel, in a layer that it computes."""
+    c = found.culprit
+    if c is None or not c.fault:
+        return False
+    if planted.kernel:
+        return c.finding == "kernel" and planted.kernel in c.fix and c.value == planted.op.output.name
+    return c.value == planted.op.output.name
+
+
+@dataclass(frozen=True)
+class Model:
+    """As it came, and int8. An int8 model is compared with itself."""
+
+    came: Graph
+    int8: Graph
+    samples: Sequence[Sample]
+
+
+@cache
+def model(name: str) -> Model:
+    path = SHARED / "models" / name / f"{name}.tflite"
+    came = lower(path, Options())
+    int8 = came if is_quantized(came.graph) else lower(path, Options(calibrate=PHOTOS))
+    (preprocess,) = came.preprocess.values()
+    photos = load_calibration(PHOTOS, came.imported.inputs, preprocess)
+    return Model(came.graph, int8.graph, [photos[i] for i in range(SAMPLES)])
+
+
+@pytest.mark.cc
+@pytest.mark.parametrize("fault", FAULTS)
+def test_the_planted_fault_is_named(fault: str, tmp_path: Path) -> None:
+    floats, int8, tries = small()
+    reference, hidden = as_c("float", floats), 0
+    for seed in range(6):
+        planted = plant(fault, int8, seed, tmp_path)
+        if not planted.kernel and not is_seen(int8, planted, tries[:2]):
+            hidden += 1
+            continue
+        found = against(reference, planted, tries[:2])
+        assert named(found, planted), (planted.what, found.culprit)
+        if fault == "channel" and planted.op.kind == "conv2d":
+            assert found.culprit is not None
+            assert found.culprit.finding in ("swap", "noise")
+            assert "channel" in found.culprit.why
+    assert hidden <= 1
+
+
+@pytest.mark.cc
+def test_a_right_network_has_no_fault() -> None:
+    floats, int8, tries = small()
+    found = compared(as_c("float", floats), as_c("int8", int8), tries)
+    assert found.culprit is not None
+    assert not found.culprit.fault
+    assert not [one.value for one in found.layers if one.fault is not None]
+    assert all(one.law == 0 for one in found.layers)
+
+
+@pytest.mark.shared
+@pytest.mark.slow
+@pytest.mark.cc
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("name", MODELS)
+def test_the_planted_fault_is_named_in_models(name: str, fault: str, tmp_path: Path) -> None:
+    """In the first layer that is drawn in which the fault changes anything: some channels are dead."""
+    m = model(name)
+    for seed in range(100, 110):
+        planted = plant(fault, m.int8, seed, tmp_path)
+        if planted.kernel or is_seen(m.int8, planted, m.samples[:1]):
+            break
+    found = against(as_c("came", m.came), planted, m.samples)
+    assert named(found, planted), (planted.what, found.culprit)
+
+
+@pytest.mark.shared
+@pytest.mark.slow
+@pytest.mark.cc
+@pytest.mark.parametrize("name", MODELS)
+def test_right_models_have_no_fault(name: str) -> None:
+    m = model(name)
+    found = compared(as_c("came", m.came), as_c("int8", m.int8), m.samples)
+    assert not [(one.value, one.findings) for one in found.layers if one.fault is not None]
