@@ -25,15 +25,18 @@ from tests.quantize.nets import Net, random_net, samples
 def stretch(net: Net, by: float = 100.0) -> Array:
     """Give the channels of the last convolution sizes from 1 to `by`."""
     w, b = net.build.graph.ops[-1].inputs[1:]
-    factor = np.geomspace(1, by, len(b.const)).astype(np.float32)  # type: ignore[arg-type]
-    w.const, b.const = w.const * factor[:, None, None, None], b.const * factor  # type: ignore[operator]
+    assert w.const is not None
+    assert b.const is not None
+    factor = np.geomspace(1, by, len(b.const)).astype(np.float32)
+    w.const, b.const = w.const * factor[:, None, None, None], b.const * factor
     return factor
 
 
 def shrink(net: Net, factor: Array) -> None:
     """Let the last convolution read channels of such sizes."""
     w = net.build.graph.ops[-1].inputs[1]
-    w.const = w.const / factor  # type: ignore[operator]
+    assert w.const is not None
+    w.const = w.const / factor
 
 
 def sizes(graph: Graph, sample: dict[str, Array]) -> dict[str, Array]:
