@@ -85,6 +85,11 @@ class Tally:
         if self._ranked:
             self._agreeing += int(x.argmax() == y.argmax())
 
+    def powers(self) -> tuple[float, float]:
+        """What was wanted, about its mean where it is nearly constant, and the difference: sums of squares."""
+        about = self._variance()
+        return (about if 0.0 < about <= _NEARLY_CONSTANT * self._xx else self._xx), self._ee
+
     def state(self) -> dict[str, Any]:
         """The sums, for JSON; `of` takes them back."""
         return dict(vars(self))

@@ -80,12 +80,17 @@ def noise(h: Histogram, r: Range) -> float:
 
 
 def mse(h: Histogram) -> Range:
-    """The range of the least `noise`, searched end by end."""
+    """The range of the least `noise`."""
+    return search(h, lambda r: noise(h, r))
+
+
+def search(h: Histogram, cost: Callable[[Range], float]) -> Range:
+    """The range of the least cost, searched end by end."""
     low, high = h.range
     best = (low, high)
     for _ in range(2):
-        best = min(((low * s, best[1]) for s in _SHRINK), key=lambda r: noise(h, r)) if low < 0 else best
-        best = min(((best[0], high * s) for s in _SHRINK), key=lambda r: noise(h, r)) if high > 0 else best
+        best = min(((low * s, best[1]) for s in _SHRINK), key=cost) if low < 0 else best
+        best = min(((best[0], high * s) for s in _SHRINK), key=cost) if high > 0 else best
     return best
 
 

@@ -34,9 +34,9 @@ _SHUFFLE = 1
 
 @dataclass(frozen=True)
 class Tried:
-    """A candidate on held-back samples. outputs: over all of them; means: by output, the mean of the samples' own
-    signal to noise in dB, which no single sample decides (about the mean of outputs that are nearly constant).
-    refused: by how much it is below the first, where that is too much.
+    """A candidate on held-back samples. outputs: over all of them; means: what each output is judged by, in dB
+    (`Score.db`; about the mean of outputs that are nearly constant). refused: by how much it is below the first, where
+    that is too much.
     """
 
     name: str
@@ -172,7 +172,7 @@ def _folds(numbers: Sequence[int], seed: int) -> Iterator[tuple[tuple[int, ...],
 def _tried(recipe: Recipe, scores: Sequence[Score]) -> Iterator[Tried]:
     base: Mapping[str, float] = {}
     for candidate, score in zip(recipe.candidates, scores, strict=True):
-        means = {name: float(np.mean(row)) for name, row in score.rows.items()}
+        means = score.db()
         base = base or means
         worse = [(n, base[n] - db) for n, db in means.items() if base[n] - db > recipe.within_db]
         refused = f"{worse[0][0]} is {worse[0][1]:.1f} dB below the first" if worse else ""

@@ -26,6 +26,8 @@ from edgec.steps import Progress
 
 _TOP_DB = 100.0
 """What equal outputs count as."""
+_FLOOR = 0.01
+"""Of the samples' mean power: what is below it counts as so much. Where a mask is empty, no ratio says anything."""
 _LINES = 2
 """Sets of samples whose candidates a process remembers."""
 
@@ -43,11 +45,11 @@ class Memory(Protocol):
 @dataclass
 class Score:
     """What is known of a candidate on some samples: sums over them by output (`Tally.state`), and the samples' own
-    signal to noise in dB.
+    powers of signal and noise (`Tally.powers`).
     """
 
     tallies: dict[str, list[Mapping[str, Any]]] = field(default_factory=dict)
-    rows: dict[str, list[float]] = field(default_factory=dict)
+    rows: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, pairs: Iterable[tuple[Mapping[str, Array], Mapping[str, Array]]]) -> Score:
@@ -56,9 +58,7 @@ class Score:
         for want, got in pairs:
             for name, y in want.items():
                 sums.setdefault(name, Tally()).add(y, got[name])
-                alone = tally(y, got[name]).result()
-                ratio = alone.sqnr_db if alone.centred_sqnr_db is None else alone.centred_sqnr_db
-                found.rows.setdefault(name, []).append(float(np.clip(ratio, -_TOP_DB, _TOP_DB)))
+                found.rows.setdefault(name, []).append(tally(y, got[name]).powers())
         found.tallies = {name: [t.state()] for name, t in sums.items()}
         return found
 
@@ -73,9 +73,27 @@ class Score:
             self.rows.setdefault(name, []).extend(other.rows[name])
             self.tallies.setdefault(name, []).extend(other.tallies[name])
 
+    def db(self) -> dict[str, float]:
+        """By output, the mean of two figures: of the signal to noise of all samples together, which those with the most
+        noise decide, and of the mean of their own.
+        """
+        found: dict[str, float] = {}
+        for name, rows in self.rows.items():
+            signal, noise = np.array(rows, np.float64).T
+            own = _ratio(np.maximum(signal, _FLOOR * signal.mean()), noise)
+            found[name] = float((own.mean() + _ratio(signal.sum(), noise.sum())) / 2)
+        return found
+
     def to_json(self) -> dict[str, Any]:
         """`Score(**…)` takes it back."""
         return {"tallies": self.tallies, "rows": self.rows}
+
+
+def _ratio(signal: Array, noise: Array) -> Array:
+    """In dB, within what counts."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        db = 10 * np.log10(signal / noise)
+    return np.where(noise > 0, np.nan_to_num(db, nan=-_TOP_DB).clip(-_TOP_DB, _TOP_DB), _TOP_DB)
 
 
 def _silent(text: str) -> None:

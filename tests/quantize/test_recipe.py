@@ -18,6 +18,7 @@ from edgec.quantize.search import search
 from edgec.quantize.steps import steps
 from edgec.quantize.steps.lower import Lower
 from edgec.quantize.steps.minmax import MinMaxRanges
+from edgec.quantize.trials import Score
 from edgec.quantize.work import Work
 from tests.quantize.nets import NETS, samples
 
@@ -108,6 +109,21 @@ def test_the_best_on_held_back_samples_is_kept() -> None:
     assert _two(NETS["chain"](), order=-1) == ("minmax", 8, 2)
     assert _two(NETS["chain"](), 48) == ("minmax", 12, 2)
     assert _two(NETS["chain"](), 3, -1) == ("half", 0, 0), "nothing to hold back: the first is taken"
+
+
+def test_no_single_sample_decides() -> None:
+    """One with next to no signal, whose ratio is far below all others, counts as little as it has."""
+    rng = np.random.default_rng(0)
+    want = [{"y": rng.normal(size=100)} for _ in range(8)] + [{"y": np.full(100, 1e-9) * rng.normal(size=100)}]
+    noise = [rng.normal(size=100) for _ in want]
+
+    def score(sizes: list[float]) -> float:
+        got = ({"y": w["y"] + n * size} for w, n, size in zip(want, noise, sizes, strict=True))
+        return Score.of(zip(want, got, strict=True)).db()["y"]
+
+    assert score([0.1] * 8 + [0.01]) == pytest.approx(20, abs=1.5)
+    assert score([0.03] * 8 + [0.02]) > score([0.1] * 8 + [0.0]) > score([0.1] * 8 + [0.01])
+    assert score([0.0] * 9) == 100
 
 
 def test_what_is_kept_is_made_of_all_samples() -> None:

@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from edgec.ir import Array, Op, Value
-from edgec.quantize.histograms import METHODS, Histogram, histograms, noise
+from edgec.ir import Array, Op, QuantRule, Value
+from edgec.quantize.domains import int8_ops
+from edgec.quantize.factors import scale_groups
+from edgec.quantize.functions import softmax
+from edgec.quantize.histograms import METHODS, Histogram, histograms, search
+from edgec.quantize.judges import Judge, judges, total
 from edgec.quantize.observers import Observe, Range
-from edgec.quantize.params import activation_quant, quantize_activation
-from edgec.quantize.products import Products, apply, products, readers
+from edgec.quantize.products import Products, products, readers
 from edgec.quantize.work import Work
+
+_FEW = 256
+"""Rows of channels: what so few need, those of other samples may not. A vector for each photo keeps min and max."""
+_ROWS = 256
+"""Of a softmax: each has many elements."""
 
 
 @dataclass(frozen=True)
 class Choose:
-    """A method for each value: the one with the least error in the products of the layers that read it.
+    """A method for each value: the one with the least error in what is computed from it.
 
-    windows: of each layer, over all samples, that the error is measured on. A value that another op reads, or that is
-    an output of the model, is judged by its own error there. than: a method must be so much better than min/max.
+    That is the products of the layers that read it, measured on `windows` of each; what an activation function makes of
+    it, which may be flat where the value is large; elsewhere the value itself. Values that share a scale are judged
+    together. than: a method must be so much better than min/max.
     """
 
     windows: int = 1024
@@ -38,24 +47,35 @@ class Choose:
         """Of every value."""
         found, layers = histograms(work), products(work.graph.ops)
         windows = work.keep(("windows", self.windows), lambda: self._windows(work, layers))
-        users = work.graph.users()
+        chosen, users = int8_ops(work.graph, work.extremes()), work.graph.users()
+        same = {op for op in chosen if op.spec.quant is QuantRule.SAME}
         ranges: dict[Value, Range] = {}
-        for v, h in found.items():
-            tries = dict.fromkeys(METHODS[m](h) for m in self.methods)
-            used = users.get(v, [])
-            errors = np.zeros(1 + len(tries))
-            for op in (op for op in used if op in windows and op.inputs[0] is v):
-                errors += _errors(layers[op], windows[op], [h.range, *tries])
-            if v in work.graph.outputs or any(op not in windows for op in used):
-                errors += _own(h, [h.range, *tries])
-            best = int(np.argmin(errors[1:]))
-            ranges[v] = [*tries][best] if errors[1 + best] < self.than * errors[0] else h.range
+        for values in shared(found, scale_groups(work.graph, same)):
+            seen = union(found[v].range for v in values)
+            ranges.update(dict.fromkeys(values, seen))
+            if max(_rows(v, found[v]) for v in values) < _FEW:
+                continue
+            told = [judges(work.graph, users, v, found[v], windows, same) for v in values]
+            tries = [union(METHODS[m](found[v]) for v in values) for m in self.methods]
+            # where functions are flat, a range may end
+            flat = [(found[v], total(some)) for v, t in zip(values, told, strict=True) if (some := t.of_functions)]
+            flat += [(found[v], total(some)) for v, t in zip(values, told, strict=True) if (some := t.of_rows)]
+            tries += [search(h, cost) for h, cost in flat]
+            best = self._best(seen, tries, [judge for t in told for judge in t])
+            ranges.update(dict.fromkeys(values, best))
         work.ranges = ranges
 
+    def _best(self, seen: Range, tries: Sequence[Range], every: Sequence[Judge]) -> Range:
+        cost = total(every)
+        totals = {r: cost(r) for r in (seen, *tries)}
+        best = min(totals, key=lambda r: totals[r])
+        return best if totals[best] < self.than * totals[seen] else seen
+
     def _windows(self, work: Work, layers: Mapping[Op, Products]) -> dict[Op, Array]:
-        """Some of each layer, [n, G, D]."""
-        parts: dict[Op, list[Array]] = {op: [] for op in layers}
-        by_value = readers(layers)
+        """Some of each layer, [n, G, D]; of a softmax some rows, [n, C]."""
+        soft = [op for op in work.graph.ops if softmax(op) is not None]
+        parts: dict[Op, list[Array]] = {op: [] for op in (*layers, *soft)}
+        by_value = readers(parts)
         numbers = {op: i for i, op in enumerate(work.graph.ops)}
         rows = -(-self.windows // len(work.samples))
 
@@ -63,7 +83,12 @@ class Choose:
             def observe(v: Value, array: Array) -> None:
                 for op in by_value.get(v, ()):
                     rng = np.random.default_rng((work.seed, i, numbers[op]))
-                    parts[op].append(layers[op].windows(array, rows, rng))
+                    if op in layers:
+                        parts[op].append(layers[op].windows(array, rows, rng))
+                    else:
+                        every = array.reshape(-1, array.shape[-1])
+                        count = min(len(every), -(-_ROWS // len(work.samples)))
+                        parts[op].append(every[rng.choice(len(every), count, replace=False)])
 
             return observe
 
@@ -71,25 +96,23 @@ class Choose:
         return {op: np.concatenate(some) for op, some in parts.items() if some}
 
 
-def _errors(p: Products, windows: Array, ranges: list[Range]) -> Array:
-    """What each range adds to the products, as a part of their power."""
-    w = p.op.inputs[1].const
-    assert w is not None
-    matrix = p.matrix(w)
-    power = float(np.square(apply(matrix, windows)).sum()) or 1.0
-    found: dict[Range, float] = {}
-    for r in dict.fromkeys(ranges):
-        q = activation_quant(r)
-        real = (quantize_activation(windows, q).astype(np.float32) - q.zero_point[0]) * np.float32(q.scale[0])
-        error = apply(matrix, real - windows)
-        # what is the same for all windows belongs to the bias
-        found[r] = float(np.square(error - error.mean(0)).sum()) / power
-    return np.array([found[r] for r in ranges])
+def _rows(v: Value, h: Histogram) -> int:
+    """How many of its vectors of channels were seen."""
+    return int(h.counts.sum()) // max(1, v.type.shape[-1] if v.type.rank else 1)
 
 
-def _own(h: Histogram, ranges: list[Range]) -> Array:
-    power = float((h.counts * h.centres**2).sum() / max(1, h.counts.sum())) or 1.0
-    return np.array([noise(h, r) / power for r in ranges])
+def shared(found: Iterable[Value], number: Mapping[Value, int]) -> Iterable[Sequence[Value]]:
+    """Values in lists of those with the same number."""
+    groups: dict[int, list[Value]] = {}
+    for v in found:
+        groups.setdefault(number[v], []).append(v)
+    return groups.values()
+
+
+def union(ranges: Iterable[Range]) -> Range:
+    """The range that holds all."""
+    lows, highs = zip(*ranges, strict=True)
+    return min(lows), max(highs)
 
 
 STEP = Choose

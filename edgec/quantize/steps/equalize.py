@@ -2,38 +2,31 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from edgec.ir import Array, Graph, Op, Value
-from edgec.ops.activation import LeakyRelu
-from edgec.ops.conv import Conv2D, DepthwiseConv2D
-from edgec.ops.fixed_point import ACTIVATIONS
-from edgec.ops.pool import AveragePool2D, MaxPool2D
-from edgec.ops.prelu import PRelu
-from edgec.ops.unary import Relu
+from edgec.ir import Array, Graph, Op, QuantRule, Value
+from edgec.ops.conv import DepthwiseConv2D
+from edgec.quantize.factors import NONE, Factors, scale_groups
 from edgec.quantize.products import Products
 from edgec.quantize.work import Work
 
-_CONVS = (Conv2D, DepthwiseConv2D)
-_THROUGH = (MaxPool2D, AveragePool2D, Relu, LeakyRelu, PRelu)
-"""What does to a channel times a factor what it does to the channel, times the factor."""
 _LARGEST = 1024.0
 """Factor: channels that are smaller are noise."""
+_TINY = 1e-30
 
 
 @dataclass(frozen=True)
 class Equalize:
-    """Each channel between two convolutions is multiplied by a factor, and what reads it divided by that.
+    """Each channel is multiplied by a factor, and what reads it divided by that (`Factors`).
 
-    Weights have a scale for each output channel, so the convolution before loses nothing, and a depthwise one behind
-    loses nothing either: its channels become as large as the largest. A dense one gets columns of unlike sizes instead;
-    its channels are raised by the power `dense` of what is missing. margin: how far a channel may grow beyond what was
-    seen before a relu6 clips it.
+    A channel grows until one of the values that hold it would need a larger range, or a relu6 would clip it. Weights
+    have a scale for each output channel, so what writes it loses nothing, and a depthwise convolution that reads it
+    loses nothing either. A dense one gets columns of unlike sizes instead: what it reads is raised by the power `dense`
+    of what is missing. margin: how far a channel may grow beyond what was seen before a relu6 clips it.
     """
 
     dense: float = 0.5
@@ -42,77 +35,76 @@ class Equalize:
     changes: ClassVar[str] = "graph"
 
     def run(self, work: Work) -> None:
-        """All pairs of convolutions with nothing else between them than what keeps a factor."""
+        """All channels that may have a factor."""
         graph = work.graph.copy()
-        pairs = {op.output: [*readers] for op in graph.ops if (readers := _behind(graph, op))}
-        sizes = _sizes(work, {v.name for v in pairs})
-        producer = graph.producers()
-        for v, readers in pairs.items():
-            factor = self._factor(producer[v], readers, sizes[v.name])
-            _multiply(graph, producer[v], factor)
-            for op in readers:
-                _divide(graph, op, factor)
+        factors = Factors(graph)
+        found = self._find(graph, factors, _seen(work, graph, factors))
+        for op, ids in factors.made.items():
+            _multiply(graph, op, found[ids])
+        for op, ids in factors.read.items():
+            _divide(graph, op, found[factors.same(ids)])
         work.graph = graph
 
-    def _factor(self, op: Op, readers: list[Op], size: Array) -> Array:
-        """float64 [C]. size: the largest magnitude of each channel."""
-        assert isinstance(op.spec, _CONVS)
-        whole = float(size.max(initial=0.0))
-        if not whole:
-            return np.ones_like(size)
-        missing = np.minimum(whole / np.maximum(size, whole / _LARGEST), _LARGEST)
-        power = 1.0 if all(isinstance(r.spec, DepthwiseConv2D) for r in readers) else self.dense
-        top = ACTIVATIONS[op.spec.act][1]
-        room = top / np.maximum(size * self.margin, 1e-30) if math.isfinite(top) else np.inf
-        return np.maximum(1.0, np.minimum(missing**power, room))
+    def _find(self, graph: Graph, factors: Factors, seen: Mapping[Value, Seen]) -> Array:
+        """float64, by number."""
+        room = np.full(factors.count, np.inf)
+        groups = scale_groups(graph, (op for op in graph.ops if op.spec.quant is QuantRule.SAME))
+        whole: dict[int, tuple[float, float]] = {}
+        for v, (low, high) in seen.items():
+            a, b = whole.get(groups[v], (0.0, 0.0))
+            whole[groups[v]] = min(a, float(low.min())), max(b, float(high.max()))
+        for v, (low, high) in seen.items():
+            ids = factors.channels(v)
+            if ids is not None:
+                bottom, top = whole[groups[v]]
+                up = np.where(high > 0, top / np.maximum(high, _TINY), np.inf)
+                down = np.where(low < 0, bottom / np.minimum(low, -_TINY), np.inf)
+                np.minimum.at(room, ids, np.minimum(up, down))
+        room = np.minimum(room, _LARGEST)
+        dense = np.zeros(factors.count, bool)
+        for op, ids in factors.read.items():
+            dense[factors.same(ids)] |= not isinstance(op.spec, DepthwiseConv2D)
+        room = np.where(dense, room**self.dense, room)
+        for v, bound in factors.limits:
+            ids = factors.channels(v)
+            if ids is not None and v in seen:
+                np.minimum.at(room, ids, bound / np.maximum(seen[v][1] * self.margin, _TINY))
+        room[NONE] = 1.0
+        found: Array = np.maximum(room, 1.0)[factors.same(np.arange(factors.count))]
+        return found
 
 
-def _behind(graph: Graph, op: Op) -> list[Op]:
-    """The convolutions that read what a convolution writes; none where anything else does, or it is an output."""
-    if not isinstance(op.spec, _CONVS) or op.spec.act not in ("none", "relu", "relu6") or not _constant(op):
-        return []
-    return list(_readers(graph, op.output) or [])
+Seen = tuple[Array, Array]
+"""The smallest and the largest element of each channel, with zero."""
 
 
-def _readers(graph: Graph, v: Value) -> Iterator[Op] | None:
-    found: list[Op] = []
-    if v in graph.outputs:
-        return None
-    for op in graph.users().get(v, []):
-        if isinstance(op.spec, _CONVS) and op.inputs[0] is v and _constant(op):
-            found.append(op)
-        elif isinstance(op.spec, _THROUGH) and op.inputs[0] is v and getattr(op.spec, "act", "none") != "relu6":
-            behind = _readers(graph, op.output)
-            if behind is None:
-                return None
-            found += behind
-        else:
-            return None
-    return iter(found)
-
-
-def _constant(op: Op) -> bool:
-    return all(v.const is not None for v in op.inputs[1:])
-
-
-def _sizes(work: Work, names: set[str]) -> Mapping[str, Array]:
-    """The largest magnitude of each channel of these values."""
-    found: dict[str, Array] = {}
+def _seen(work: Work, graph: Graph, factors: Factors) -> dict[Value, Seen]:
+    """Of the values that have channels with a factor."""
+    wanted = {v.name: v for v in graph.values() if v.const is None and factors.channels(v) is not None}
+    found: dict[Value, Seen] = {}
 
     def observe(v: Value, array: Array) -> None:
-        if v.name in names:
-            size = np.abs(array).reshape(-1, array.shape[-1]).max(0).astype(np.float64)
-            found[v.name] = np.maximum(found.get(v.name, size), size)
+        twin = wanted.get(v.name)
+        if twin is not None and v.type.dtype == "float32":
+            rows = array.reshape(-1, array.shape[-1])
+            low, high = found.get(twin, (np.zeros(rows.shape[1]), np.zeros(rows.shape[1])))
+            found[twin] = np.minimum(low, rows.min(0)), np.maximum(high, rows.max(0))
 
     work.watch(lambda i: observe, "measure channels")
     return found
 
 
 def _multiply(graph: Graph, op: Op, factor: Array) -> None:
-    """Weights and bias of each output channel."""
+    """What an op adds or multiplies by for each output channel."""
+    if (factor == 1).all():
+        return
+    if "weight" not in op.spec.roles:  # a sum with a constant
+        for i, v in enumerate(op.inputs):
+            if v.const is not None:
+                _replace(graph, op, i, _array(v) * factor)
+        return
     w = op.inputs[1]
-    axis = op.spec.weight_axis
-    shape = [-1 if i == axis else 1 for i in range(w.type.rank)]
+    shape = [-1 if i == op.spec.weight_axis else 1 for i in range(w.type.rank)]
     _replace(graph, op, 1, _array(w) * factor.reshape(shape))
     if len(op.inputs) > 2:
         _replace(graph, op, 2, _array(op.inputs[2]) * factor)
@@ -120,6 +112,8 @@ def _multiply(graph: Graph, op: Op, factor: Array) -> None:
 
 def _divide(graph: Graph, op: Op, factor: Array) -> None:
     """The weights of each input channel."""
+    if (factor == 1).all():
+        return
     p = Products(op)
     w = _array(op.inputs[1])
     if isinstance(op.spec, DepthwiseConv2D):
@@ -132,7 +126,8 @@ def _divide(graph: Graph, op: Op, factor: Array) -> None:
 
 def _replace(graph: Graph, op: Op, i: int, array: Array) -> None:
     old = op.inputs[i]
-    op.inputs[i] = Value(graph.unique_name(old.name), old.type, array.astype(np.float32))
+    type_ = old.type.with_shape(array.shape)
+    op.inputs[i] = Value(graph.unique_name(old.name), type_, array.astype(np.float32))
 
 
 def _array(v: Value) -> Array:

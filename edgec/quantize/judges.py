@@ -1,0 +1,111 @@
+"""What int8 in a range costs those who read a value: judges tell the error as a part of the power of what they see."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+
+import numpy as np
+
+from edgec.ir import Array, Graph, Op, Value
+from edgec.quantize.functions import Function, functions, softmax
+from edgec.quantize.histograms import Histogram, noise
+from edgec.quantize.observers import Range
+from edgec.quantize.params import activation_quant
+from edgec.quantize.products import Products, apply
+
+Judge = Callable[[Range], float]
+
+
+@dataclass(frozen=True)
+class Judges:
+    """of_products: of the layers that read it, on windows. of_rows: of softmaxes. of_functions: of what is computed
+    from the value alone, element by element. own: of the value itself, where something else reads it.
+    """
+
+    of_products: Sequence[Judge]
+    of_rows: Sequence[Judge]
+    of_functions: Sequence[Judge]
+    own: Judge | None
+
+    def __iter__(self) -> Iterator[Judge]:
+        yield from (*self.of_products, *self.of_rows, *self.of_functions, *([self.own] if self.own is not None else []))
+
+
+def total(every: Iterable[Judge]) -> Judge:
+    """The sum of what they tell."""
+    some = [*every]
+    return lambda r: sum(judge(r) for judge in some)
+
+
+def judges(
+    graph: Graph,
+    users: Mapping[Value, Sequence[Op]],
+    v: Value,
+    h: Histogram,
+    windows: Mapping[Op, Array],
+    same: Set[Op],
+) -> Judges:
+    """Of one value. users: of the graph. windows: some, by layer. same: ops that bring what they read and write to one
+    scale; what they write has judges of its own."""
+    used = users.get(v, [])
+    layers = [op for op in used if op in windows and op.inputs[0] is v]
+    seen, told = functions(v, users, graph.outputs)
+    others = [op for op in used if op not in layers and op not in told and op not in same]
+    return Judges(
+        [_product(Products(op), windows[op]) for op in layers if softmax(op) is None],
+        [_rows(see, windows[op]) for op in layers if (see := softmax(op)) is not None],
+        [_function(f, h) for f in seen],
+        _own(h) if others or v in graph.outputs else None,
+    )
+
+
+def _rounded(x: Array, r: Range) -> Array:
+    """What int8 tells of reals; ties may go either way."""
+    q = activation_quant(r)
+    scale, zero = np.float32(q.scale[0]), q.zero_point[0]
+    steps = np.rint(x * (np.float32(1) / scale)).clip(-128 - zero, 127 - zero)
+    return np.asarray(steps * scale)
+
+
+def _product(p: Products, windows: Array) -> Judge:
+    w = p.op.inputs[1].const
+    assert w is not None
+    matrix = p.matrix(w)
+    power = float(np.square(apply(matrix, windows)).sum()) or 1.0
+
+    def judge(r: Range) -> float:
+        error = apply(matrix, _rounded(windows, r) - windows)
+        # what is the same for all windows belongs to the bias
+        return float(np.square(error - error.mean(0)).sum()) / power
+
+    return judge
+
+
+def _rows(see: Function, rows: Array) -> Judge:
+    want = see(rows)
+    power = float(np.square(want).sum()) or 1.0
+    return lambda r: float(np.square(see(_rounded(rows, r)) - want).sum()) / power
+
+
+def _function(see: Function, h: Histogram) -> Judge:
+    centres = h.centres.astype(np.float32)
+    want = see(centres).astype(np.float64)
+    power = float((h.counts * want**2).sum()) or 1.0
+
+    def judge(r: Range) -> float:
+        q = activation_quant(r)
+        low, high = ((end - q.zero_point[0]) * q.scale[0] for end in (-128, 127))
+        inside = (centres >= low) & (centres <= high)
+        # within a step the error is even: a difference of d at its ends has a mean square of d²/12
+        half = np.float32(q.scale[0] / 2)
+        spread = (see(centres + half) - see(centres - half)).astype(np.float64) ** 2 / 12
+        clipped = (see(np.clip(centres, low, high).astype(np.float32)) - want) ** 2
+        return float((h.counts * np.where(inside, spread, clipped)).sum()) / power
+
+    return judge
+
+
+def _own(h: Histogram) -> Judge:
+    power = float((h.counts * h.centres**2).sum() / max(1, h.counts.sum())) or 1.0
+    return lambda r: noise(h, r) / power
