@@ -7,7 +7,7 @@ folds away node by node through the ops' own `ref`, and the ops that need a cons
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,10 +18,13 @@ from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto,
 
 import edgec.ops  # noqa: F401 (registers all operations)
 from edgec.errors import EdgecError, InputError, UnsupportedError, did_you_mean
-from edgec.ir import Array, Builder, Graph, OnnxNode, OpDef, TensorType, Value, fold
+from edgec.frontends.onnx_quantized import expanded
+from edgec.ir import Array, Builder, Graph, OnnxNode, OpDef, Quant, QuantRule, TensorType, Value, fold
 from edgec.ir.attributes import Attributes
 from edgec.ir.opdef import by_name
 from edgec.ops.cast import ONNX_TYPES
+from edgec.ops.linear_quantization import restored
+from edgec.ops.quantize import Dequantize, Quantize
 from edgec.ops.shape import Reshape
 
 MIN_OPSET = 7
@@ -40,8 +43,9 @@ def read_onnx(path: Path, input_shapes: Mapping[str, tuple[int, ...]]) -> Graph:
     """
     model = _load(path)
     opset = _opset(model, path)
-    _check_operators(model.graph, path)
-    return _Reader(model.graph, path, opset).read(input_shapes)
+    graph = expanded(model.graph)
+    _check_operators(graph, path)
+    return _Reader(graph, path, opset).read(input_shapes)
 
 
 def _load(path: Path) -> ModelProto:
@@ -166,6 +170,8 @@ class _Reader:
     values: dict[str, Value] = field(default_factory=dict)
     omitted: dict[str, str] = field(default_factory=dict)
     """Outputs that the op's reader does not give, and the node they belong to."""
+    uint8: set[Value] = field(default_factory=set)
+    """Quantized values that are int8 here and uint8 in the file."""
 
     def __post_init__(self) -> None:
         self.build = Builder(self.path.stem)
@@ -202,6 +208,8 @@ class _Reader:
     def _output(self, name: str) -> Value:
         """The value that the graph returns under this name."""
         value = self._value(name, f"output {name}, {self.path}")
+        if value in self.uint8 and value.type.quant is not None:
+            return self._as_uint8(name, value, value.type.quant)
         if value.name == name:
             return value
         # the same value under a second name (an Identity that a reader saw through): a copy with that name
@@ -211,6 +219,16 @@ class _Reader:
         copy = self.build.add(Reshape(value.type.shape), [value], name)
         copy.name = name
         return copy
+
+    def _as_uint8(self, name: str, value: Value, quant: Quant) -> Value:
+        """A quantized output as the file has it."""
+        if value.name == name:
+            value.name = self.build.name(f"{name}_int8")
+        self.build.source = name
+        zeros = tuple(z + 128 for z in quant.zero_point)
+        outer = Value(name, value.type.with_quant(replace(quant, zero_point=zeros), "uint8"))
+        self.build.write(Quantize("uint8"), [value], [outer])
+        return outer
 
     def _body(self, graph: GraphProto) -> None:
         """Initializers, then the nodes that its outputs need."""
@@ -252,8 +270,27 @@ class _Reader:
         if definition is None:
             results = _evaluate(node, [v.const if v is not None else None for v in inputs], self.opset)
             return [self.build.const(_known_type(a), name) for a in results]
+        if definition in (Quantize, Dequantize) or not any(v and v.type.is_quantized for v in inputs):
+            return self._read(definition, node, attrs, inputs)
+        ops = self.build.graph.ops
+        mark = len(ops)
+        results = self._read(definition, node, attrs, inputs)
+        if all(op.spec.quant is QuantRule.SAME for op in ops[mark:]):
+            if self.uint8.intersection(v for v in inputs if v is not None):
+                self.uint8.update(v for v in results if v.type.is_quantized)
+            return results
+        del ops[mark:]  # what computes on the integers themselves must have those of the file
+        plain = [v and restored(self.build, v, self.uint8) for v in inputs]
+        return self._read(definition, node, attrs, plain)
+
+    def _read(
+        self, definition: type[OpDef], node: NodeProto, attrs: dict[str, Any], inputs: list[Value | None]
+    ) -> Sequence[Value]:
+        """What the op's reader makes of a node."""
         attributes = Attributes(attrs, _defaults(node.op_type, self.opset))
-        read = OnnxNode(node.op_type, name, attributes, inputs, len(node.output), self.opset, self.build)
+        read = OnnxNode(
+            node.op_type, node.output[0], attributes, inputs, len(node.output), self.opset, self.build, self.uint8
+        )
         given = definition.from_onnx(read)
         attributes.check()
         return [given] if isinstance(given, Value) else given

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -69,7 +69,10 @@ class Refusal:
 
 @dataclass
 class OnnxNode:
-    """An ONNX node as `from_onnx` sees it: attributes decoded to Python, absent optional inputs None."""
+    """An ONNX node as `from_onnx` sees it: attributes decoded to Python, absent optional inputs None.
+
+    uint8: the quantized values that are int8 here and uint8 in the file; readers that make such values add them.
+    """
 
     op_type: str
     name: str
@@ -78,6 +81,7 @@ class OnnxNode:
     n_outputs: int
     opset: int
     build: Builder
+    uint8: set[Value] = field(default_factory=set)
 
     def input(self, i: int) -> Value:
         """A required input."""
@@ -223,6 +227,10 @@ class OpDef:
             if other.__qualname__ != cls.__qualname__:
                 raise TypeError(f"two definitions of op {cls.kind}: {other.__qualname__} and {cls.__qualname__}")
 
+    def role(self, i: int) -> str:
+        """What input `i` is."""
+        return self.roles[min(i, len(self.roles) - 1)]
+
     # ---- meaning ------------------------------------------------------------------------------------------------
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
         """The types of the outputs. Raises ValueError when the inputs do not fit.
@@ -234,6 +242,10 @@ class OpDef:
     def ref(self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]) -> list[Array]:
         """The numpy meaning, float and quantized; the law that every kernel is compared with."""
         raise NotImplementedError(f"{self.kind}: ref")
+
+    def moves(self) -> bool:
+        """Whether every element of the output is one of the inputs', or a zero, so that quantizing may come after."""
+        return self.quant is QuantRule.SAME
 
     def macs(self, op: Op) -> int:
         """Multiply-accumulates of one inference."""

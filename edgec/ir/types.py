@@ -30,6 +30,19 @@ class Quant:
         """One scale and zero point for the whole tensor; the scale is rounded to float32 as files store it."""
         return cls((float(np.float32(scale)),), (int(zero_point),))
 
+    def permuted(self, perm: tuple[int, ...]) -> Quant:
+        """Of the tensor whose axis `i` was axis `perm[i]`."""
+        return self if self.axis is None else replace(self, axis=perm.index(self.axis))
+
+    def reshaped(self, old: tuple[int, ...], new: tuple[int, ...]) -> Quant | None:
+        """Of the same elements in another shape; None where the scales run along no axis of that."""
+        if self.axis is None:
+            return self
+        before = prod(old[: self.axis])
+        fits = (i for i, d in enumerate(new) if d == old[self.axis] and prod(new[:i]) == before)
+        axis = next(fits, None)
+        return None if axis is None else replace(self, axis=axis)
+
     def broadcast(self, rank: int) -> tuple[Array, Array]:
         """Scale (float32) and zero point (int32) shaped to broadcast against a tensor of this rank."""
         shape = [1] * rank

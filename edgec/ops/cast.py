@@ -9,9 +9,9 @@ from typing import ClassVar
 import numpy as np
 from onnx import TensorProto
 
-from edgec.ir import Array, KernelCall, OnnxNode, Op, OpDef, Quant, Sample, TensorType, TfliteCode, TfliteOp, Value
+from edgec.ir import Array, KernelCall, OnnxNode, Op, OpDef, Sample, TensorType, TfliteCode, TfliteOp, Value
 from edgec.ir.opdef import Arg
-from edgec.ops.quantize import Quantize
+from edgec.ops.binary import Add
 
 ONNX_TYPES = {
     TensorProto.FLOAT: "float32",
@@ -78,9 +78,8 @@ class Cast(OpDef):
         """The declared output says all. The integers of a quantized uint8 tensor are restored first."""
         x, y = op.input(0), op.outputs[0]
         if op.uint8 and x.type.is_quantized:
-            assert x.type.quant is not None
-            zero = x.type.quant.zero_point[0] + 128
-            x = op.build.add(Quantize("uint8"), [x], f"{x.name}_uint8", Quant.per_tensor(x.type.scale, zero))
+            wide = op.build.add(cls("int32"), [x], f"{x.name}_int32")
+            x = op.build.add(Add(), [wide, op.build.const(np.array(128, np.int32), "shift")], f"{x.name}_uint8")
         op.ignore("inDataType", "outDataType")
         op.build.write(cls(y.type.dtype), [x], [y])
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from edgec.errors import UnsupportedError
-from edgec.ir import Array, Op, OpDef, Pointer, Struct, Table, TensorType, TfliteOp, Value
+from edgec.ir import Array, Op, OpDef, Pointer, Quant, Struct, Table, TensorType, TfliteOp, Value
 from edgec.ir.types import dequantize
 from edgec.ops.fixed_point import (
     ACTIVATIONS,
     activation_range,
     multiply_by_quantized_multiplier,
     quantize_multipliers,
+    round_half_away,
 )
 
 SUFFIX = {"float32": "f32", "int8": "s8", "uint8": "u8", "int16": "s16", "int32": "s32", "int64": "s64", "bool": "u8"}
@@ -110,6 +111,15 @@ def requantize_struct(op: Op, act: str, float_product: bool = False) -> Struct:
         x_zero=x.zero_point, w_zero=w.quant.zero_point[0], y_zero=y.zero_point, low=low, high=high,
         multiplier=Table(multiplier, "m"), shift=Table(shift, "s"),
     )  # fmt: skip
+
+
+def quantize_bias(bias: Array, x_scale: float, w: Quant) -> tuple[Array, Quant]:
+    """int32 and its quantization, one scale per channel where the weight has several."""
+    scale = np.float32(x_scale) * np.array(w.scale, np.float32)
+    q = round_half_away(bias.astype(np.float64) / (np.float64(x_scale) * np.array(w.scale, np.float64)))
+    stored = tuple(float(s) for s in scale)
+    quant = Quant(stored, (0,) * len(stored), 0 if len(stored) > 1 else None)
+    return np.clip(q, -(2**31), 2**31 - 1).astype(np.int32), quant
 
 
 def act_f32(act: str) -> Struct:

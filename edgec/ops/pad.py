@@ -77,6 +77,10 @@ class Pad(OpDef):
         zero = t.zero_point if t.is_quantized else 0
         return int(np.clip(int(round_half_away(np.array(real))) + zero, info.min, info.max))
 
+    def moves(self) -> bool:
+        """Where the border holds no other value."""
+        return self.mode != "constant" or self.value == 0 or math.isinf(self.value)
+
     def ref(self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]) -> list[Array]:
         """numpy.pad; int8 borders hold the zero point for 0."""
         if self.mode == "constant":
@@ -96,6 +100,8 @@ class Pad(OpDef):
             raise ValueError("pads are missing")
         constant = node.attrs.get("value", 0.0) if node.opset < 11 else node.const(2)
         value = 0.0 if constant is None else float(np.asarray(constant).reshape(()))
+        if x.type.is_quantized:  # it is one of the file's integers
+            value = (value - 128 * (x in node.uint8) - x.type.zero_point) * x.type.scale
         axes = ints(node.const(3)) if node.opset >= 18 else None
         n = len(given) // 2
         pairs = dict.fromkeys(range(x.type.rank), (0, 0))

@@ -62,6 +62,10 @@ class _Pool(OpDef):
         """[N, OH, OW, C, KH, KW] of the image padded with `value`."""
         return patches(pad_image(x, self.pads, value), self.kernel, self.stride)
 
+    def moves(self) -> bool:
+        """Maxima."""
+        return self.kind == "max_pool2d" and self.act == "none"
+
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
         """Image pools; the windows that ceil_mode adds become padding at the end."""

@@ -12,6 +12,7 @@ from edgec_runtime.photo import quantized
 from edgec.ir import (
     Array,
     KernelCall,
+    OnnxNode,
     Op,
     OpDef,
     Quant,
@@ -21,22 +22,30 @@ from edgec.ir import (
     TensorType,
     TfliteCode,
     TfliteOp,
+    Value,
     Versions,
     edgetpu_rule,
 )
 from edgec.ir.opdef import Arg
+from edgec.ops import linear_quantization as linear
 from edgec.ops.common import suffix
 from edgec.ops.fixed_point import multiply_by_quantized_multiplier, quantize_multiplier
 
 
 @dataclass(frozen=True)
 class Quantize(OpDef):
-    """To int8 or uint8: from float32 (round(x / scale) + zero_point, ties away from zero) or from another scale."""
+    """To int8 or uint8: from float32 (round(x / scale) + zero_point, ties away from zero) or from another scale.
+
+    even: ties of floats go to the even integer, as ONNX has it.
+    """
 
     dtype: str = "int8"
+    even: bool = False
 
     kind = "quantize"
+    onnx = ("QuantizeLinear",)
     tflite = ("QUANTIZE",)
+    elementwise: ClassVar[bool] = True
     edgetpu_versions = {"QUANTIZE": Versions(2, aborts=3)}
     quant: ClassVar[QuantRule] = QuantRule.FREE
     edgetpu: ClassVar[bool] = True
@@ -48,6 +57,9 @@ class Quantize(OpDef):
     def ref(self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]) -> list[Array]:
         """AffineQuantize and Requantize of TFLite's reference kernels."""
         t, info = yt[0], np.iinfo(self.dtype)
+        if xt[0].dtype == "float32" and self.even:
+            y = np.rint((x[0] / np.float32(t.scale)).astype(np.float32)) + np.float32(t.zero_point)
+            return [np.clip(y, info.min, info.max).astype(self.dtype)]
         if xt[0].dtype == "float32":
             return [quantized(x[0], t.scale, t.zero_point, info.dtype)]
         multiplier = quantize_multiplier(xt[0].scale / t.scale)
@@ -56,20 +68,34 @@ class Quantize(OpDef):
         return [np.clip(y, info.min, info.max).astype(self.dtype)]
 
     @classmethod
+    def from_onnx(cls, node: OnnxNode) -> Value:
+        """QuantizeLinear to 8 bits by a constant scale of the whole tensor; any other is arithmetic on floats."""
+        form = linear.Form.of_quantize(node)
+        if form.quant is None or node.input(0).type.dtype != "float32":
+            return linear.to_integers(node, form)
+        y = node.build.add(cls(even=True), [node.input(0)], node.name, form.quant)
+        if form.dtype == "uint8":
+            node.uint8.add(y)
+        return y
+
+    @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
         """The declared output says all."""
         op.build.write(cls(op.outputs[0].type.dtype), [op.input(0)], op.outputs)
 
-    def to_tflite(self, op: Op) -> TfliteCode:
-        """QUANTIZE; version 2 takes integers."""
+    def to_tflite(self, op: Op) -> TfliteCode | None:
+        """QUANTIZE; version 2 takes integers. TFLite has no other rounding."""
+        if self.even and op.inputs[0].type.dtype == "float32":
+            return None
         return TfliteCode("QUANTIZE", ("QuantizeOptions", {}), 1 if op.inputs[0].type.dtype == "float32" else 2)
 
     def c(self, op: Op) -> KernelCall:
-        """ek_quantize_<from>_<to>."""
+        """ek_quantize_<from>_<to>, of floats with the other ties ek_quantize_even_f32_<to>."""
         x, y = op.inputs[0], op.output
         args = (x, y, x.type.size)
         name = f"ek_quantize_{suffix(x.type)}_{suffix(y.type)}"
         if x.type.dtype == "float32":
+            name = name.replace("_f32", "_even_f32") if self.even else name
             affine = Struct("ek_affine_t", scale=float(y.type.scale), zero=y.type.zero_point)
             return KernelCall.of(name, *args, affine)
         m, shift = quantize_multiplier(x.type.scale / y.type.scale)
@@ -78,10 +104,14 @@ class Quantize(OpDef):
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        """From float, and between the scales and zero points of int8 and uint8."""
+        """From float with both ties, and between the scales and zero points of int8 and uint8."""
         shape = (1, 3, 4, 5)
         yield Sample(cls(), (Arg(TensorType(shape)),), Quant.per_tensor(0.02, -3), "f32_s8")
         yield Sample(cls("uint8"), (Arg(TensorType(shape)),), Quant.per_tensor(0.02, 125), "f32_u8")
+        ties = (np.arange(60).reshape(shape) - 30).astype(np.float32) / 4
+        for dtype, zero in (("int8", -3), ("uint8", 125)):
+            args = (Arg(TensorType(shape), data=ties),)
+            yield Sample(cls(dtype, even=True), args, Quant.per_tensor(0.5, zero), f"even_f32_{dtype}")
         for source, zero, target, out in (
             ("int8", -4, "int8", 7),
             ("uint8", 128, "int8", 0),
@@ -103,7 +133,9 @@ class Dequantize(OpDef):
     """To float32: scale * (x - zero_point), the product in double; float16 is widened."""
 
     kind = "dequantize"
+    onnx = ("DequantizeLinear",)
     tflite = ("DEQUANTIZE",)
+    elementwise: ClassVar[bool] = True
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
         """The shape of the input."""
@@ -115,6 +147,18 @@ class Dequantize(OpDef):
             return [x[0].astype(np.float32)]
         scale, zero = xt[0].quant.broadcast(x[0].ndim)
         return [(scale.astype(np.float64) * (x[0].astype(np.int64) - zero)).astype(np.float32)]
+
+    @classmethod
+    def from_onnx(cls, node: OnnxNode) -> Value:
+        """DequantizeLinear of 8 bits by a constant scale of the whole tensor; any other is arithmetic on floats.
+
+        A constant becomes the floats it stands for, whose type remembers the scale.
+        """
+        form = linear.Form.of_dequantize(node)
+        if node.input(0).const is not None:
+            return linear.constant(node, form)
+        x = linear.stated(node, form, Quantize())
+        return linear.to_reals(node, form) if x is None else node.build.add(cls(), [x], node.name)
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:

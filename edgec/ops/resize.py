@@ -88,6 +88,10 @@ class _TfliteResize(Resize):
     edgetpu: ClassVar[bool] = True
     options: ClassVar[str]
 
+    def moves(self) -> bool:
+        """Copies of pixels."""
+        return self.kind == "resize_nearest"
+
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
         """The flags name the mode, the declared output has the size."""

@@ -58,7 +58,8 @@ class Reshape(OpDef):
         """`shape`, which must hold as many elements."""
         if prod(self.shape) != x[0].size:
             raise ValueError(f"{x[0]} does not fit the shape {list(self.shape)}")
-        return (x[0].with_shape(self.shape),)
+        quant = x[0].quant and x[0].quant.reshaped(x[0].shape, self.shape)
+        return (TensorType(self.shape, x[0].dtype, quant),)
 
     def ref(self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]) -> list[Array]:
         """No element changes."""
@@ -175,7 +176,8 @@ class Transpose(OpDef):
             raise ValueError(f"perm {self.perm} does not fit {x[0]}")
         strides = element_strides(x[0].shape)
         merge_dims([x[0].shape[p] for p in self.perm], [strides[p] for p in self.perm])
-        return (x[0].with_shape(tuple(x[0].shape[p] for p in self.perm)),)
+        quant = x[0].quant and x[0].quant.permuted(self.perm)
+        return (TensorType(tuple(x[0].shape[p] for p in self.perm), x[0].dtype, quant),)
 
     def ref(self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]) -> list[Array]:
         """numpy.transpose."""
@@ -259,7 +261,8 @@ def reshape_to(b: Builder, x: Value, out: Value) -> None:
 def transpose(b: Builder, x: Value, perm: tuple[int, ...]) -> Value:
     """`x` transposed; a constant at once."""
     if x.const is not None:
-        return b.const(np.ascontiguousarray(x.const.transpose(perm)), x.name)
+        quant = x.type.quant and x.type.quant.permuted(perm)
+        return b.const(np.ascontiguousarray(x.const.transpose(perm)), x.name, quant)
     return b.add(Transpose(perm), [x], x.name)
 
 

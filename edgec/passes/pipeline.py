@@ -20,10 +20,11 @@ ORDER: tuple[tuple[str, ...], ...] = (
     (*_TIDY, "recognize_dilated_conv", "layout", "sink_transposes"),
     (*_TIDY, "simplify_reshapes"),
     (*_TIDY, "simplify_reshapes", *_RECOGNIZE, *_FOLD),
+    ("recognize_quantized", *_TIDY, "simplify_reshapes", *_FOLD),
 )
 """Groups, each run until nothing changes. Blocks of dilated convolutions are found before their transposes move.
 Transposes find their places before those that only move ones become reshapes, and the folds come when convolution, bias
-and activation stand side by side."""
+and activation stand side by side. Only then does what ONNX quantized become int8: an op with all that is folded into it."""
 
 _ROUNDS = 100
 """More rounds than any model needs: passes that undo one another are a bug."""

@@ -13,8 +13,7 @@ _ANY_SCALE = Quant.per_tensor(1.0)
 
 def role(op: Op, i: int) -> str:
     """What input `i` is: act, weight, bias or index."""
-    roles = op.spec.roles
-    return roles[min(i, len(roles) - 1)]
+    return op.spec.role(i)
 
 
 def activations(op: Op) -> list[Value]:

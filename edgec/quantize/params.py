@@ -81,15 +81,6 @@ def quantize_activation(x: Array, q: Quant) -> Array:
     return result.reshape(x.shape)
 
 
-def quantize_bias(bias: Array, x_scale: float, w: Quant) -> tuple[Array, Quant]:
-    """int32 and its quantization, one scale per channel where the weight has several."""
-    scale = np.float32(x_scale) * np.array(w.scale, np.float32)
-    q = round_half_away(bias.astype(np.float64) / (np.float64(x_scale) * np.array(w.scale, np.float64)))
-    stored = tuple(float(s) for s in scale)
-    quant = Quant(stored, (0,) * len(stored), 0 if len(stored) > 1 else None)
-    return np.clip(q, -(2**31), 2**31 - 1).astype(np.int32), quant
-
-
 def int8_type(t: TensorType, q: Quant) -> TensorType:
     """The int8 form of a float type."""
     return t.with_quant(q, "int8")

@@ -9,13 +9,13 @@ from functools import partial
 import numpy as np
 
 from edgec.ir import Array, Builder, Graph, Op, Quant, QuantRule, TensorType, Value, verify
+from edgec.ops.common import quantize_bias
 from edgec.ops.quantize import Dequantize, Quantize
 from edgec.quantize.domains import int8_ops, role
 from edgec.quantize.observers import Range, constant_range
 from edgec.quantize.params import (
     activation_quant,
     quantize_activation,
-    quantize_bias,
     quantize_weight,
     weight_quant,
 )

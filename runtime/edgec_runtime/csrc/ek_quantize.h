@@ -13,15 +13,18 @@ typedef struct {
     int32_t x_zero, y_zero, mul, shift;
 } ek_rescale_t;
 
-#define EK_QUANTIZE(NAME, T, LOW, HIGH)                                                      \
+#define EK_QUANTIZE(NAME, ROUND, T, LOW, HIGH)                                               \
     EK_KERNEL void NAME(const float *x, T *y, int n, const ek_affine_t *q) {                 \
         for (int i = 0; i < n; i++) {                                                        \
-            float v = roundf(x[i] / q->scale) + (float)q->zero; /* ties away from zero */    \
+            float v = ROUND(x[i] / q->scale) + (float)q->zero;                               \
             y[i] = (T)EK_CLAMP(v, (float)(LOW), (float)(HIGH));                              \
         }                                                                                    \
     }
-EK_QUANTIZE(ek_quantize_f32_s8, int8_t, INT8_MIN, INT8_MAX)
-EK_QUANTIZE(ek_quantize_f32_u8, uint8_t, 0, UINT8_MAX)
+/* ties away from zero, as TFLite has it, and to even, as ONNX */
+EK_QUANTIZE(ek_quantize_f32_s8, roundf, int8_t, INT8_MIN, INT8_MAX)
+EK_QUANTIZE(ek_quantize_f32_u8, roundf, uint8_t, 0, UINT8_MAX)
+EK_QUANTIZE(ek_quantize_even_f32_s8, rintf, int8_t, INT8_MIN, INT8_MAX)
+EK_QUANTIZE(ek_quantize_even_f32_u8, rintf, uint8_t, 0, UINT8_MAX)
 
 #define EK_RESCALE(NAME, X, T, LOW, HIGH)                                                    \
     EK_KERNEL void NAME(const X *x, T *y, int n, const ek_rescale_t *q) {                    \
