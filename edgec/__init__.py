@@ -60,7 +60,7 @@ def compile(
     output: str | Path | None = None,
     *,
     calibrate: str | Path | None = None,
-    quantize: str | Path = "fast",
+    quantize: str | Path = "best",
     validate: str | Path | None = None,
     allow_float: bool = False,
     preprocess: str | None = None,
@@ -86,7 +86,7 @@ def compile(
         target: "host", "pi4", "pi4+coral", …
         output: the bundle.
         calibrate: a folder of photos or an .npz; quantizes to int8.
-        quantize: how (docs/quantization.md): "fast", "best" or a .toml file.
+        quantize: how (docs/quantization.md): "best" of several ways, "fast" or a .toml file.
         validate: others to verify with (default: a quarter of `calibrate`, held back).
         allow_float: run a float model without `calibrate` on the CPU though the target has an Edge TPU.
         preprocess: how photos become inputs (docs/preprocessing.md).
@@ -134,7 +134,7 @@ def explain(
     target: str = "host",
     *,
     calibrate: str | Path | None = None,
-    quantize: str | Path = "fast",
+    quantize: str | Path = "best",
     allow_float: bool = False,
     preprocess: str | None = None,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
@@ -450,7 +450,7 @@ def _options(
     validate: str | Path | None = None,
     threads: int = 1,
     tuned: str | Path | None = None,
-    quantize: str | Path = "fast",
+    quantize: str | Path = "best",
     workers: str | int | None = None,
 ) -> Options:
     from edgec.drive.lower import Options

@@ -40,10 +40,10 @@ def _lowering_options(fn: Callable[..., Any]) -> Callable[..., Any]:
             ),
             click.option(
                 "--quantize",
-                default="fast",
+                default="best",
                 show_default=True,
                 metavar="RECIPE",
-                help="how --calibrate makes it int8: fast, best (tries several ways, takes minutes), or a .toml file",
+                help="how --calibrate makes it int8: best (of several ways), fast (min and max alone), or a .toml file",
             ),
             click.option("--preprocess", metavar="SPEC", help=_PREPROCESS_HELP),
             click.option("--input-shape", multiple=True, metavar="NAME=1x3x224x224", help="freeze a dynamic input"),

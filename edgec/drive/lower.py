@@ -57,7 +57,7 @@ class Options:
     calibrate, to verify with; default: samples held back from calibration. allow_float: a float model without
     calibration data runs on the CPU though the target has an Edge TPU. threads: the most that the C can use, 1 to 4.
     tuned: a database of schedules (docs/tune.md), "none" for no searches at all; None: the default one, if it is there.
-    quantize: a recipe (docs/quantization.md): "fast", "best" or a .toml file. edgetpu: one of SHARES.
+    quantize: a recipe (docs/quantization.md): "best", "fast" or a .toml file. edgetpu: one of SHARES.
     workers: who tries the candidates of a recipe: see `Workers.of`.
     """
 
@@ -72,7 +72,7 @@ class Options:
     allow_float: bool = False
     threads: int = 1
     tuned: str | None = None
-    quantize: str = "fast"
+    quantize: str = "best"
     edgetpu: str = "auto"
     workers: str | None = None
 
