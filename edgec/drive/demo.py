@@ -32,7 +32,7 @@ def run_demo(target: str, out: Path, photo: Path | None, say: Callable[[str], No
     out.mkdir(parents=True, exist_ok=True)
     model, bundle = fixtures / "cartoon" / "cartoon.onnx", out / "cartoon.edgec"
     say(f"1. compile {model.name} for {target}, calibrated on {fixtures.name}/photos\n")
-    options = Options(target, fixtures / "photos", "0_1")
+    options = Options(target, fixtures / "photos", "0_1", quantize="fast")
     done = compile_model(model, output=bundle, options=options)
     say(done.summary())
     say("\n2. where each operation runs, and why\n")

@@ -205,7 +205,7 @@ def test_calibration_data_is_not_asked_for_when_it_is_there(tmp_path: Path) -> N
     path.write_bytes(write_tflite(build.graph))
     np.savez(samples, x=np.random.default_rng(0).random((2, 16, 16, 4), np.float32))
     args = (path, "--target", "pi4+coral")
-    given = as_json(*args, "--calibrate", samples)
+    given = as_json(*args, "--calibrate", samples, "--quantize", "fast")
     assert any(r["rule"] == "int8_tensors" for op in given["ops"] for r in op["refusals"])
     assert "--calibrate" not in json.dumps(given)
     assert any(op["fix"] and "--calibrate" in op["fix"] for op in as_json(*args)["source_ops"])

@@ -47,7 +47,7 @@ class Model:
 def model(name: str) -> Model:
     path = SHARED / "models" / name / f"{name}.tflite"
     came = lower(path, Options())
-    int8 = came if is_quantized(came.graph) else lower(path, Options(calibrate=PHOTOS))
+    int8 = came if is_quantized(came.graph) else lower(path, Options(calibrate=PHOTOS, quantize="fast"))
     (preprocess,) = came.preprocess.values()
     photos = load_calibration(PHOTOS, came.imported.inputs, preprocess)
     return Model(came.graph, int8.graph, [photos[i] for i in range(SAMPLES)])

@@ -121,7 +121,7 @@ def test_a_bundle_shows_what_its_code_stores(target: str, options: dict[str, Pat
 @pytest.mark.cc
 def test_a_model_and_its_bundle(tmp_path: Path) -> None:
     calibrate, model = DIGITS / "digits_calibration.npz", DIGITS / "digits.onnx"
-    edgec.compile(model, "host", tmp_path / "d.edgec", calibrate=calibrate)
+    edgec.compile(model, "host", tmp_path / "d.edgec", calibrate=calibrate, quantize="fast")
     found = edgec.diff(model, tmp_path / "d.edgec", calibrate, samples=4)
     assert found.culprit is not None
     assert not found.culprit.fault

@@ -44,7 +44,9 @@ def patched(monkeypatch: pytest.MonkeyPatch, change: Callable[[str], str]) -> No
 @pytest.mark.slow
 @pytest.mark.arm
 def test_a_boards_own_kernels_are_verified(tmp_path: Path) -> None:
-    done = edgec.compile(DIGITS, "pi4+coral", tmp_path / "d.edgec", calibrate=CALIBRATION, edgetpu="all")
+    done = edgec.compile(
+        DIGITS, "pi4+coral", tmp_path / "d.edgec", calibrate=CALIBRATION, quantize="fast", edgetpu="all"
+    )
     places = {s.name: s.place for s in done.lowered.partition.segments}
     assert "edgetpu" in places.values()
     assert {c.segment: c.place for c in done.verification.segments if c.how == HOW} == places

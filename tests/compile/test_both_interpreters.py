@@ -35,7 +35,7 @@ def test_the_same_bits_on_litert_tflite_runtime_and_c(tmp_path: Path) -> None:
         pytest.skip("no tflite-runtime environment: make setup makes .venv-tflite-runtime with Python <= 3.11")
     digits, bundle = ROOT / "fixtures" / "digits", tmp_path / "digits.edgec"
     photos = digits / "digits_calibration.npz"
-    edgec.compile(digits / "digits.onnx", "pi4+coral", bundle, calibrate=photos, edgetpu="all")
+    edgec.compile(digits / "digits.onnx", "pi4+coral", bundle, calibrate=photos, quantize="fast", edgetpu="all")
     sample = {"input": np.load(digits / "digits_test.npz")["x"][:1].astype(np.float32)}
     np.savez(tmp_path / "in.npz", **sample)
     env = {**os.environ, "PYTHONPATH": str(ROOT / "runtime")}

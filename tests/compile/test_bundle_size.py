@@ -47,7 +47,9 @@ def test_weights_are_in_a_bundle_once(tmp_path: Path) -> None:
 def test_an_int8_bundle_has_them_in_its_tflite_too(tmp_path: Path) -> None:
     """In TFLite's order, which is not that of the kernels: so each once."""
     model = FIXTURES / "cartoon" / "cartoon.onnx"
-    edgec.compile(model, "pi4+coral", tmp_path / "q.edgec", calibrate=FIXTURES / "photos", preprocess="0_1")
+    edgec.compile(
+        model, "pi4+coral", tmp_path / "q.edgec", calibrate=FIXTURES / "photos", quantize="fast", preprocess="0_1"
+    )
     with Bundle.open(tmp_path / "q.edgec") as bundle:
         assert [s for s in bundle.manifest.segments if s.tflite]
         assert [times(bundle, path) for path in {*bundle.manifest.weights.values()}] == [1, 1]
@@ -77,7 +79,7 @@ def test_yolov8n_for_the_edge_tpu_is_under_15_mb(tmp_path: Path) -> None:
     photos.mkdir()
     for path in sorted((FIXTURES / "photos").glob("*.jpg"))[:2]:
         (photos / path.name).write_bytes(path.read_bytes())
-    edgec.compile(model, "pi4+coral", tmp_path / "y.edgec", calibrate=photos)
+    edgec.compile(model, "pi4+coral", tmp_path / "y.edgec", calibrate=photos, quantize="fast")
     assert (
         tmp_path / "y.edgec"
     ).stat().st_size < 15e6  # weights: of the .tflite, plain, and as the Cortex-A72 reads them

@@ -50,7 +50,7 @@ def app(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
 
 
 def _bundle(board: str, path: Path) -> None:
-    edgec.compile(DIGITS / "digits.onnx", board, path, calibrate=DIGITS / "digits_calibration.npz")
+    edgec.compile(DIGITS / "digits.onnx", board, path, calibrate=DIGITS / "digits_calibration.npz", quantize="fast")
 
 
 def run(folder: Path, command: str) -> str:

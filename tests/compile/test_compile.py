@@ -47,7 +47,9 @@ def accuracy(bundle: Path, digits: tuple[Array, Array]) -> float:
 
 def test_float_and_int8_classify_as_trained(tmp_path: Path, digits: tuple[Array, Array]) -> None:
     edgec.compile(DIGITS, "host", tmp_path / "f.edgec")
-    done = edgec.compile(DIGITS, "pi4+coral", tmp_path / "q.edgec", calibrate=CALIBRATION, edgetpu="all")
+    done = edgec.compile(
+        DIGITS, "pi4+coral", tmp_path / "q.edgec", calibrate=CALIBRATION, quantize="fast", edgetpu="all"
+    )
     assert accuracy(tmp_path / "f.edgec", digits) >= 0.97
     assert accuracy(tmp_path / "q.edgec", digits) >= 0.97
     assert done.verification.quantized
@@ -76,7 +78,7 @@ def test_an_emulated_board_gives_the_local_answer(tmp_path: Path, board: str, di
 def test_the_image_network_crosses_between_edge_tpu_and_cpu(tmp_path: Path) -> None:
     path = tmp_path / "cartoon.edgec"
     model = FIXTURES / "cartoon" / "cartoon.onnx"
-    edgec.compile(model, "pi4+coral", path, calibrate=FIXTURES / "photos", preprocess="0_1")
+    edgec.compile(model, "pi4+coral", path, calibrate=FIXTURES / "photos", quantize="fast", preprocess="0_1")
     with Bundle.open(path) as bundle:
         places = [s.place for s in bundle.manifest.segments]
         assert places == ["cpu", "edgetpu", "cpu", "edgetpu", "cpu"]
@@ -108,7 +110,7 @@ def test_a_wrong_kernel_leaves_no_bundle(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_quantized_model_too_unlike_its_original_is_refused(tmp_path: Path) -> None:
-    options = Options("pi4+coral", CALIBRATION, min_cosine=0.9999999)
+    options = Options("pi4+coral", CALIBRATION, min_cosine=0.9999999, quantize="fast")
     with pytest.raises(EdgecError, match=r"cosine 0\.\d+ with the float model, 0.9999999 needed"):
         compiler.compile_model(DIGITS, output=tmp_path / "d.edgec", options=options)
     assert list(tmp_path.iterdir()) == []
@@ -118,7 +120,7 @@ def test_edgetpu_compiler_on_the_path_is_run(tmp_path: Path, monkeypatch: pytest
     compiler_double = StandInEdgetpuCompiler(tmp_path / "bin")
     monkeypatch.setenv("PATH", str(compiler_double.folder), prepend=os.pathsep)
     path = tmp_path / "d.edgec"
-    done = edgec.compile(DIGITS, "pi4+coral", path, calibrate=CALIBRATION, edgetpu="all")
+    done = edgec.compile(DIGITS, "pi4+coral", path, calibrate=CALIBRATION, quantize="fast", edgetpu="all")
     assert compiler_double.calls() == [["seg1"]]
     assert "edgetpu_compiler mapped all of seg1" in done.summary()
     with Bundle.open(path) as bundle:
@@ -139,8 +141,8 @@ def test_passes_can_be_switched_off_and_dumped(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("edgetpu", ["auto", "all"])
 def test_explain_agrees_with_what_is_compiled(tmp_path: Path, edgetpu: str) -> None:
-    report = edgec.explain(DIGITS, "pi4+coral", calibrate=CALIBRATION, edgetpu=edgetpu)
-    edgec.compile(DIGITS, "pi4+coral", tmp_path / "d.edgec", calibrate=CALIBRATION, edgetpu=edgetpu)
+    report = edgec.explain(DIGITS, "pi4+coral", calibrate=CALIBRATION, quantize="fast", edgetpu=edgetpu)
+    edgec.compile(DIGITS, "pi4+coral", tmp_path / "d.edgec", calibrate=CALIBRATION, quantize="fast", edgetpu=edgetpu)
     segments = json.loads(zipfile.ZipFile(tmp_path / "d.edgec").read("manifest.json"))["segments"]
     assert [(s.name, s.place, s.macs) for s in report.segments] == [
         (s["name"], s["place"], s["macs"]) for s in segments

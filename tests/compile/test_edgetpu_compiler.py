@@ -39,7 +39,7 @@ def model(tmp_path: Path) -> Path:
 
 
 def compile_it(model: Path, where: str) -> compiler.Compiled:
-    options = Options("pi4+coral", CALIBRATION, edgetpu="all")
+    options = Options("pi4+coral", CALIBRATION, edgetpu="all", quantize="fast")
     return compiler.compile_model(model, output=model.with_suffix(".edgec"), options=options, edgetpu_compiler=where)
 
 

@@ -53,7 +53,8 @@ def data(tmp_path: Path) -> Path:
 
 def test_low_accuracy_is_a_warning_with_the_op_that_lost_it(tmp_path: Path, data: Path) -> None:
     model = planted(tmp_path / "m.onnx", 400)
-    done = verb("compile", model, "--target", "pi4+coral", "--calibrate", data, "--min-cosine", 0.1, cwd=tmp_path)
+    target = ("--target", "pi4+coral", "--quantize", "fast")
+    done = verb("compile", model, *target, "--calibrate", data, "--min-cosine", 0.1, cwd=tmp_path)
     assert done.code == 0, done.err
     assert "calibrated on 9 samples\n" in done.out
     assert "accuracy against the float model, on 3 samples of data.npz, held back from calibration:" in done.out
@@ -71,7 +72,9 @@ def test_low_accuracy_is_a_warning_with_the_op_that_lost_it(tmp_path: Path, data
 
 
 def test_a_good_model_has_no_warning(tmp_path: Path, data: Path) -> None:
-    done = edgec.compile(planted(tmp_path / "m.onnx", 0.5), "pi4", tmp_path / "m.edgec", calibrate=data)
+    done = edgec.compile(
+        planted(tmp_path / "m.onnx", 0.5), "pi4", tmp_path / "m.edgec", calibrate=data, quantize="fast"
+    )
     assert done.verification.low() == {}
     assert "warning" not in done.summary()
     assert "as C it runs as interp does, bit for bit (2 samples)" in done.summary()
@@ -79,7 +82,7 @@ def test_a_good_model_has_no_warning(tmp_path: Path, data: Path) -> None:
 
 def test_below_min_cosine_there_is_no_bundle(tmp_path: Path, data: Path) -> None:
     with pytest.raises(EdgecError, match="needed") as e:
-        edgec.compile(planted(tmp_path / "m.onnx", 3000), "pi4", tmp_path / "m.edgec", calibrate=data)
+        edgec.compile(planted(tmp_path / "m.onnx", 3000), "pi4", tmp_path / "m.edgec", calibrate=data, quantize="fast")
     assert e.value.exit_code == 1
     assert not (tmp_path / "m.edgec").exists()
 
@@ -88,7 +91,9 @@ def test_validate_gives_other_samples(tmp_path: Path, data: Path) -> None:
     other = tmp_path / "other.npz"
     np.savez(other, x=np.random.default_rng(6).normal(size=(5, 3, 16, 16)).astype(np.float32))
     model = planted(tmp_path / "m.onnx", 0.5)
-    done = edgec.compile(model, "pi4", tmp_path / "m.edgec", calibrate=data, validate=other).verification
+    done = edgec.compile(
+        model, "pi4", tmp_path / "m.edgec", calibrate=data, quantize="fast", validate=other
+    ).verification
     assert (done.samples, done.calibrated, done.source, done.seen) == (5, 12, "other.npz", False)
     plain = edgec.compile(model, "pi4", tmp_path / "m.edgec", validate=other).verification
     assert (plain.quantized, plain.samples, plain.source) == (False, 2, "other.npz")
@@ -97,7 +102,7 @@ def test_validate_gives_other_samples(tmp_path: Path, data: Path) -> None:
 def test_too_few_to_hold_back_are_said_to_be_seen(tmp_path: Path) -> None:
     few = tmp_path / "few.npz"
     np.savez(few, x=np.random.default_rng(5).normal(size=(3, 3, 16, 16)).astype(np.float32))
-    done = edgec.compile(planted(tmp_path / "m.onnx", 0.5), "pi4", tmp_path / "m.edgec", calibrate=few)
+    done = edgec.compile(planted(tmp_path / "m.onnx", 0.5), "pi4", tmp_path / "m.edgec", calibrate=few, quantize="fast")
     assert done.verification.seen
     assert "on 3 samples of few.npz, the same as for calibration" in done.summary()
 
@@ -105,7 +110,7 @@ def test_too_few_to_hold_back_are_said_to_be_seen(tmp_path: Path) -> None:
 def test_calibrated_bundles_are_the_same_bytes(tmp_path: Path, data: Path) -> None:
     model = planted(tmp_path / "m.onnx", 0.5)
     for name in ("a", "b"):
-        edgec.compile(model, "pi4", tmp_path / f"{name}.edgec", calibrate=data)
+        edgec.compile(model, "pi4", tmp_path / f"{name}.edgec", calibrate=data, quantize="fast")
     assert (tmp_path / "a.edgec").read_bytes() == (tmp_path / "b.edgec").read_bytes()
 
 
@@ -131,7 +136,8 @@ def test_explain_says_first_that_scales_are_assumed_and_agrees_with_what_compile
     assumed = verb("explain", model, *target, cwd=tmp_path).out.splitlines()[0]
     assert assumed.startswith("assumed: ")
     assert "int8 scales" in assumed
-    assert "made-up" not in verb("explain", model, *target, "--calibrate", data, cwd=tmp_path).out.splitlines()[0]
+    told = verb("explain", model, *target, "--calibrate", data, "--quantize", "fast", cwd=tmp_path).out
+    assert "made-up" not in told.splitlines()[0]
     left = edgec.explain(model, "pi4+coral", allow_float=True)
     assert not left.assumed_quantization
     assert {s.place for s in left.segments} == {"cpu"}
@@ -139,6 +145,11 @@ def test_explain_says_first_that_scales_are_assumed_and_agrees_with_what_compile
 
 def test_verifying_with_what_calibration_saw_is_said(tmp_path: Path, data: Path) -> None:
     done = edgec.compile(
-        planted(tmp_path / "m.onnx", 4), "pi4+coral", tmp_path / "m.edgec", calibrate=data, validate=data
+        planted(tmp_path / "m.onnx", 4),
+        "pi4+coral",
+        tmp_path / "m.edgec",
+        calibrate=data,
+        quantize="fast",
+        validate=data,
     )
     assert done.verification.source == "data.npz, the same as for calibration"

@@ -91,10 +91,12 @@ def test_the_default_is_in_the_manifest_and_said_to_be_assumed(tmp_path: Path) -
 
 def test_explain_prints_it_where_photos_were_used(tmp_path: Path) -> None:
     path = _abs(tmp_path)
-    shown = typed("explain", path, "--calibrate", PHOTOS, "--preprocess", SPEC, "--brief", cwd=tmp_path)
+    shown = typed(
+        "explain", path, "--calibrate", PHOTOS, "--quantize", "fast", "--preprocess", SPEC, "--brief", cwd=tmp_path
+    )
     assert shown.code == 0, shown.err
     assert f'a photo becomes "x" by {SPEC},nchw' in " ".join(shown.out.split())
-    shown = typed("explain", path, "--calibrate", PHOTOS, "--json", cwd=tmp_path)
+    shown = typed("explain", path, "--calibrate", PHOTOS, "--quantize", "fast", "--json", cwd=tmp_path)
     assert json.loads(shown.out)["remarks"] == [
         'a photo becomes "x" by 0_1,rgb,stretch,bilinear,nchw (assumed; --preprocess says otherwise)'
     ]
@@ -104,7 +106,7 @@ def test_explain_prints_it_where_photos_were_used(tmp_path: Path) -> None:
 def test_the_files_metadata_is_the_default_and_damage_is_noted(tmp_path: Path) -> None:
     path = tmp_path / "m.tflite"
     path.write_bytes(with_metadata(model(), metadata([127], [128])))
-    shown = typed("explain", path, "--calibrate", PHOTOS, "--brief", cwd=tmp_path)
+    shown = typed("explain", path, "--calibrate", PHOTOS, "--quantize", "fast", "--brief", cwd=tmp_path)
     assert "(from the file's metadata: 0_255,mean=127,std=128,rgb)" in " ".join(shown.out.split())
     path.write_bytes(with_metadata(model(), metadata([127], [0])))
     shown = typed("explain", path, "--brief", cwd=tmp_path)

@@ -47,7 +47,7 @@ def bundle(target: str) -> Path:
     """Digits, quantized, as analysis alone has it."""
 
     def make(folder: Path) -> None:
-        edgec.compile(DIGITS, target, folder / "digits.edgec", calibrate=CALIBRATION, tuned="none")
+        edgec.compile(DIGITS, target, folder / "digits.edgec", calibrate=CALIBRATION, quantize="fast", tuned="none")
 
     return builds.once(f"tune {target}", make) / "digits.edgec"
 
@@ -96,7 +96,7 @@ def test_what_was_found_is_kept_and_used(tmp_path: Path) -> None:
     assert file.read_bytes() == before
     assert edgec.tune(path, PI4, output=tmp_path / "again.json").ms == done.ms, "estimates do not vary"
 
-    compiled = edgec.compile(DIGITS, "pi4", tmp_path / "t.edgec", calibrate=CALIBRATION, tuned=file)
+    compiled = edgec.compile(DIGITS, "pi4", tmp_path / "t.edgec", calibrate=CALIBRATION, quantize="fast", tuned=file)
     assert f"tuned: {len(table)} kinds of calls run as {file} says" in compiled.summary()
 
 
@@ -118,8 +118,8 @@ def test_a_compile_follows_the_database_bit_for_bit(tmp_path: Path) -> None:
     default_path().parent.mkdir(parents=True)
     default_path().write_text(json.dumps(database.to_json()))
     try:
-        done = edgec.compile(DIGITS, "pi4", tmp_path / "t.edgec", calibrate=CALIBRATION)
-        plain = edgec.compile(DIGITS, "pi4", tmp_path / "p.edgec", calibrate=CALIBRATION, tuned="none")
+        done = edgec.compile(DIGITS, "pi4", tmp_path / "t.edgec", calibrate=CALIBRATION, quantize="fast")
+        plain = edgec.compile(DIGITS, "pi4", tmp_path / "p.edgec", calibrate=CALIBRATION, quantize="fast", tuned="none")
     finally:
         default_path().unlink()
     assert f"tuned: 1 kinds of calls run as {default_path()} says" in done.summary().replace("\n", " ")

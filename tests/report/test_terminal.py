@@ -134,7 +134,7 @@ def test_where_the_time_went_tells_the_c_compiler_apart() -> None:
 @pytest.mark.cc
 def test_a_compile_names_its_steps(tmp_path: Path) -> None:
     told: list[str] = []
-    options = Options(calibrate=DIGITS.with_name("digits_calibration.npz"))
+    options = Options(calibrate=DIGITS.with_name("digits_calibration.npz"), quantize="fast")
     done = compile_model(DIGITS, output=tmp_path / "d.edgec", options=options, progress=told.append)
     names = [s.name for s in done.steps]
     for name in (
