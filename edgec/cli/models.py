@@ -27,6 +27,10 @@ _PREPROCESS_HELP = (
     f"{', '.join(PRESETS)} or mean=…,std=…; {', '.join(COLORS)}; {', '.join(RESIZES)}; {', '.join(FILTERS)} "
     "(docs/preprocessing.md; default: what the file states, else 0_1, or raw for integer inputs)"
 )
+_QUANTIZE_HELP = (
+    "how --calibrate makes it int8: fast, best (tries several ways, takes minutes; goes on where it was interrupted), "
+    "or a .toml file; a quantized model is taken as it is"
+)
 _QUIET = click.option("-q", "--quiet", is_flag=True, help="print nothing but errors")
 
 
@@ -43,7 +47,7 @@ def _lowering_options(fn: Callable[..., Any]) -> Callable[..., Any]:
                 default="best",
                 show_default=True,
                 metavar="RECIPE",
-                help="how --calibrate makes it int8: best (of several ways), fast (min and max alone), or a .toml file",
+                help=_QUANTIZE_HELP,
             ),
             click.option("--preprocess", metavar="SPEC", help=_PREPROCESS_HELP),
             click.option("--input-shape", multiple=True, metavar="NAME=1x3x224x224", help="freeze a dynamic input"),

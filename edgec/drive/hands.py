@@ -42,7 +42,8 @@ def hands(recipe: Recipe, graph: Graph, workers: str | None, executor: Executor 
 def _threads(graph: Graph) -> int:
     weights = sum(v.type.nbytes for v in graph.constants())
     room = _available() // (_A_WORKER + _TIMES_THE_MODEL * weights)
-    return max(1, min(len(os.sched_getaffinity(0)), room))
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(cores, room))
 
 
 def _available() -> int:

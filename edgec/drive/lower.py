@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -205,8 +205,18 @@ def lower(
     samples, source = data.verify, data.source
     return Lowered(
         target, preprocess, imported, graph, samples, source, calibrated, assume, tuple(made), wishes, parts, floats,
-        data.seen, left and not assume, stated.notes,
+        data.seen, left and not assume, (*stated.notes, *_left_alone(float_model, options)),
     )  # fmt: skip
+
+
+def _left_alone(float_model: bool, options: Options) -> Iterator[str]:
+    """What there is to say where a model that was to be made int8 stays as it is."""
+    asked = [*(["--calibrate"] if options.calibrate is not None else []), f"--quantize {options.quantize}"]
+    if not float_model and (options.calibrate is not None or options.quantize != Options.quantize):
+        did = "does" if len(asked) == 1 else "do"
+        yield f"the model is quantized already and is taken exactly as it is: {' and '.join(asked)} {did} nothing"
+    elif options.calibrate is None and options.quantize != Options.quantize:
+        yield f"the model stays in float: --quantize {options.quantize} wants --calibrate"
 
 
 def _uncalibrated(model: Path, target: Target) -> InputError:

@@ -92,7 +92,7 @@ class Tally:
 
     def state(self) -> dict[str, Any]:
         """The sums, for JSON; `of` takes them back."""
-        return dict(vars(self))
+        return {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in vars(self).items()}
 
     @classmethod
     def of(cls, states: Iterable[Mapping[str, Any]]) -> Tally:
@@ -101,7 +101,14 @@ class Tally:
         for state in states:
             for name, part in state.items():
                 old = getattr(found, name)
-                setattr(found, name, old and part if isinstance(part, bool) else old + part)
+                if name == "max_error":
+                    both: object = max(old, part)
+                elif name == "_of_channels":
+                    none = part is None or (old is not None and len(old) != len(part))
+                    both = np.zeros(0) if none else np.add(part, 0 if old is None else old)
+                else:
+                    both = old and part if isinstance(part, bool) else old + part
+                setattr(found, name, both)
         return found
 
     def cosine(self) -> float:

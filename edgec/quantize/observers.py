@@ -28,12 +28,12 @@ def calibrate(graph: Graph, samples: Iterable[Mapping[str, Array]], run: Run | N
     run: runs the graph; default: `interp`. Elements that are not finite are left out; a value of which none is finite
     has the range (0, 0). Raises InputError when there is no sample.
     """
-    run, found = run or partial(interp, graph), dict[Value, Range]()
+    run, found, count = run or partial(interp, graph), dict[Value, Range](), 0
     for sample in samples:
         seen = Seen()
         run(sample, seen.observe)
-        found = wider(found, seen.ranges)
-    if not found:
+        found, count = wider(found, seen.ranges), count + 1
+    if not count:
         raise InputError("there is no calibration sample", hint="give a folder of photos or an .npz file")
     return only_finite(found)
 

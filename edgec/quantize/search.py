@@ -139,7 +139,7 @@ class _Judges:
         ways = [fit for fit, _ in folds], [tuple(sorted({*fit, *strange})) for fit, _ in folds]
         trials = [Trial(first, fit, back) for way in ways for fit, (_, back) in zip(way, folds, strict=True)]
         scores = self.hands.judge(trials, self.setting)
-        without, having = (_over_folds(s).db for s in (scores[: len(folds)], scores[len(folds) :]))
+        without, having = (_mean_db(_over_folds(s)) for s in (scores[: len(folds)], scores[len(folds) :]))
         left_out = without > having
         suited = replace(suited, without_db=round(without, 3), with_db=round(having, 3), left_out=left_out)
         return suited, usual if left_out else every
@@ -158,6 +158,10 @@ def _over_folds(scores: Sequence[Score]) -> Score:
     for score in scores:
         found.add(score)
     return found
+
+
+def _mean_db(score: Score) -> float:
+    return float(np.mean([*score.db().values()]))
 
 
 def _folds(numbers: Sequence[int], seed: int) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:

@@ -62,11 +62,6 @@ class Score:
         found.tallies = {name: [t.state()] for name, t in sums.items()}
         return found
 
-    @property
-    def db(self) -> float:
-        """The mean over outputs of the samples' mean."""
-        return float(np.mean([np.mean(row) for row in self.rows.values()]))
-
     def add(self, other: Score) -> None:
         """Another on other samples."""
         for name in other.rows:

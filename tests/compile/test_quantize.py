@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 import zipfile
 from pathlib import Path
 
 import numpy as np
 import pytest
 from edgec_runtime import Bundle, Session
+from edgec_runtime.cache import cache_dir
 
+from edgec.drive.lower import Options, lower
 from edgec.quantize.recipe import Recipe
 from tests.cli.verbs import edgec
 
@@ -68,3 +72,62 @@ def test_a_recipe_that_is_none_is_told_of_before_any_work(tmp_path: Path) -> Non
     done = edgec("compile", MODEL, "--quantize", "mine.toml", "-o", "d.edgec", cwd=tmp_path)
     assert done.code == 2
     assert "must change graph, then ranges, then weights, then biases" in done.err
+
+
+def test_the_same_bytes_by_any_number_of_workers_and_after_an_interruption(tmp_path: Path) -> None:
+    """Ctrl-C in the middle; the second time none is judged again that was, and the bundle is the same."""
+    recipe = ["lower", "choose"], ["lower", "equalize", "choose", "gptq", "bias"], ["lower", "equalize", "minmax"]
+    rows = [f'[[candidate]]\nname = "{i}"\nsteps = {json.dumps(steps)}\n' for i, steps in enumerate(recipe)]
+    (tmp_path / "three.toml").write_text("\n".join(rows))
+    zig = {"ZIG_GLOBAL_CACHE_DIR": str(cache_dir("zig")), **os.environ}
+
+    def command(workers: str, name: str) -> list[str]:
+        words = ["compile", str(MODEL), "--calibrate", str(CALIBRATION), "--quantize", "three.toml", "-q"]
+        return [sys.executable, "-m", "edgec", *words, "--workers", workers, "-o", name]
+
+    def environment(cache: str) -> dict[str, str]:
+        return {**zig, "EDGEC_CACHE": str(tmp_path / cache)}
+
+    first = subprocess.Popen(command("1", "a.edgec"), cwd=tmp_path, env=environment("one"), stderr=subprocess.DEVNULL)
+    folder = tmp_path / "one" / "quantize"
+    for _ in range(6000):
+        if first.poll() is not None or (folder.is_dir() and len([*folder.glob("?" * 64)]) >= 2):
+            break
+        time.sleep(0.01)
+    first.send_signal(signal.SIGINT)
+    assert first.wait(60) != 0
+    assert not (tmp_path / "a.edgec").exists()
+    judged = {p.name: p.stat().st_ino for p in folder.glob("?" * 64)}
+    assert 2 <= len(judged) < 9
+    subprocess.run(command("2", "a.edgec"), cwd=tmp_path, env=environment("one"), check=True)
+    after = {p.name: p.stat().st_ino for p in folder.glob("?" * 64)}
+    assert len(after) == 9
+    assert judged.items() <= after.items()
+    subprocess.run(command("1", "b.edgec"), cwd=tmp_path, env=environment("two"), check=True)
+    assert (tmp_path / "a.edgec").read_bytes() == (tmp_path / "b.edgec").read_bytes()
+
+
+QUANTIZED = (
+    "resnet8_i8,vww96_i8,mnv1_025_128_u8,mnv2_tf2_i8,omv_blazeface_i8,person_detect_i8,shufflenetv2_i8_onnx,prisma_i8"
+)
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", QUANTIZED.split(","))
+def test_a_quantized_model_is_taken_as_it_is(shared: Path, name: str) -> None:
+    """Calibration and recipes change nothing of it, and the compile says so."""
+    (path,) = (shared / "models" / name).glob(f"{name}.*")
+    plain = lower(path, Options())
+    best = lower(path, Options(calibrate=shared / "data" / "photos", quantize="best"))
+    assert best.graph == plain.graph
+    assert best.floats is None
+    assert not best.quantized
+    assert [n for n in plain.notes if "quantized already" in n] == []
+    (said,) = (n for n in best.notes if "quantized already" in n)
+    assert said.endswith("taken exactly as it is: --calibrate and --quantize best do nothing")
+
+
+def test_a_recipe_without_calibration_is_told_of() -> None:
+    other = "fast" if Options().quantize == "best" else "best"
+    assert f"--quantize {other} wants --calibrate" in " ".join(lower(MODEL, Options(quantize=other)).notes)
+    assert not lower(MODEL, Options()).notes

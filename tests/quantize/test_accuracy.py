@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from edgec.quantize import compare, cosine, sqnr_db
+from edgec.quantize.accuracy import Tally
 
 
 def test_cosine() -> None:
@@ -85,3 +86,24 @@ def test_samples_are_summed_one_at_a_time_and_infinities_that_agree_do_not_count
     a = np.array([1.0, -np.inf, np.nan])
     assert sqnr_db(a, a) == math.inf
     assert compare([({"y": a}, {"y": np.ones(3)})])["y"].misses() != []
+
+
+@pytest.mark.parametrize("shapes", [[(1, 4, 3)] * 5, [(1, 1, 6)] * 5, [(2, 3), (2, 3), (2, 5), (2, 3), (2, 3)]])
+def test_sums_of_parts_are_those_of_the_whole(shapes: list[tuple[int, ...]]) -> None:
+    """By way of JSON, as a search remembers them."""
+    rng = np.random.default_rng(0)
+    pairs = [
+        (x := rng.normal(2, 1, s).astype(np.float32), x + rng.normal(0, 0.1, s).astype(np.float32)) for s in shapes
+    ]
+    whole, parts = Tally(), [Tally(), Tally()]
+    for i, (x, y) in enumerate(pairs):
+        whole.add(x, y)
+        parts[i // 2 % 2].add(x, y)
+    got = Tally.of(json.loads(json.dumps([p.state() for p in parts])))
+    want, found = whole.result(), got.result()
+    assert found.samples == want.samples
+    assert found.top1 == want.top1
+    for figure in (Tally.sqnr_db, Tally.centred_sqnr_db, Tally.channels_sqnr_db, Tally.cosine, Tally.rms_error):
+        assert figure(got) == pytest.approx(figure(whole), rel=1e-9)
+    assert got.max_error == whole.max_error
+    assert Tally.of([]).result().samples == 0

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from edgec.errors import InputError
 from edgec.ir import Builder, Graph, Op, Quant, TensorType, interp, verify
 from edgec.ops.binary import Add, Mul
+from edgec.ops.common import quantize_bias
 from edgec.ops.concat import Concat
 from edgec.ops.conv import Conv2D
 from edgec.ops.norm import BatchNorm
@@ -21,7 +22,6 @@ from edgec.quantize import assumed, calibrate, compare, is_quantized, quantize, 
 from edgec.quantize.params import (
     activation_quant,
     quantize_activation,
-    quantize_bias,
     quantize_weight,
     weight_quant,
 )
