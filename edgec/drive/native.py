@@ -85,12 +85,13 @@ class NativeGraph:
     """
 
     def __init__(self, graph: Graph, compiler: Compiler, core: Core | None = None, csrc: Path | None = None) -> None:
-        """core: one whose variants compute; graphs that differ in weights, biases and multipliers share a library then.
-        Default: plain kernels, whose float results are those of every machine. csrc: the kernels, if not edgec's own.
+        """core: one whose variants compute. Default: plain kernels, whose float results are those of every machine.
+        Graphs that differ in weights, biases and multipliers alone share a library. csrc: the kernels, if not edgec's
+        own.
         """
         self.graph, self._core = graph, core
         if core is None:
-            self._source = segment_source(graph, _NAME)
+            self._source = segment_source(graph, _NAME, text="none")
         else:
             self._source = segment_source(graph, _NAME, core, text="none", rules=_RULES)
         self._library = _load(self._source.text, compiler, core.flags if core is not None else (), csrc or CSRC)

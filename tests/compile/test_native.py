@@ -132,3 +132,32 @@ def test_graphs_that_differ_in_numbers_share_a_library() -> None:
         for name, y in want.items():
             np.testing.assert_array_equal(got[name], y)
     assert _load.cache_info().misses == before + 1
+
+
+@pytest.mark.parametrize("graph", [NETS["chain"](), NETS["residual"]()], ids=lambda g: g.name)
+def test_what_an_observer_writes_is_what_is_computed_from(graph: Graph) -> None:
+    """As `interp` has it: a simulation of rounding stands on that."""
+    first = graph.ops[0].output
+
+    def halve(v: Value, array: Array) -> None:
+        if v is first:
+            array *= 0.5
+
+    sample = samples(graph, 1)[0]
+    plain, want = interp(graph, sample), interp(graph, sample, halve)
+    for name, y in native(graph)(sample, halve).items():
+        np.testing.assert_allclose(y, want[name], rtol=1e-4, atol=1e-5)
+        assert not np.allclose(y, plain[name], rtol=1e-3)
+
+
+def test_float_graphs_of_other_weights_share_a_library() -> None:
+    graph = NETS["chain"]()
+    native(graph)
+    before = _load.cache_info().misses
+    for v in graph.constants():
+        assert v.const is not None
+        v.const = v.const * 2 + 1
+    sample = samples(graph, 1)[0]
+    for name, y in native(graph)(sample).items():
+        np.testing.assert_allclose(y, interp(graph, sample)[name], rtol=1e-4, atol=1e-3)
+    assert _load.cache_info().misses == before
