@@ -14,6 +14,7 @@ from edgec.quantize.layers import LayerNoise
 from edgec.quantize.search import Found
 from edgec.quantize.verification import Verification
 from edgec.report.explain.text import PLACES
+from edgec.report.precision import bought
 from edgec.report.tables import table
 from edgec.report.terms import legend
 
@@ -55,6 +56,8 @@ def summary(made: Made) -> str:
     lines += _accuracy(made.verification)
     if made.quantized is not None:
         lines += _tried(made.quantized)
+        if made.quantized.plan is not None:
+            lines += bought(made.quantized.plan, made.verification.whole)
     return "\n".join(lines)
 
 
