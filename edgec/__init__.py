@@ -63,6 +63,11 @@ def compile(
     quantize: str | Path = "fast",
     validate: str | Path | None = None,
     allow_float: bool = False,
+    float_ops: Sequence[str] = (),
+    max_drop: str | None = None,
+    min_sqnr: float | None = None,
+    max_ms: float | None = None,
+    min_tpu_share: str | None = None,
     preprocess: str | None = None,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     min_cosine: float = 0.9,
@@ -87,6 +92,8 @@ def compile(
         output: the bundle.
         calibrate: a folder of photos or an .npz; quantizes to int8.
         quantize: how (docs/quantization.md): "fast", "best" or a .toml file.
+        float_ops, max_drop, min_sqnr, max_ms, min_tpu_share: what stays float32 (docs/quantization.md): names; for
+            how much, "1%" or dB; at most, ms and "90%".
         validate: others to verify with (default: a quarter of `calibrate`, held back).
         allow_float: run a float model without `calibrate` on the CPU though the target has an Edge TPU.
         preprocess: how photos become inputs (docs/preprocessing.md).
@@ -101,17 +108,13 @@ def compile(
         cc: a C compiler of this machine instead of zig.
         dump: "after=PASS" writes the graph beside the bundle.
         edgetpu_compiler: a path, "ssh://host", "folder:DIR", "none".
-        workers: how many threads try the ways of `quantize` (default: what cores and memory allow); "dask://host:port".
-        executor: tries them instead.
+        workers, executor: who tries the ways of `quantize`: threads (default: what cores and memory allow), "dask://…".
         progress: called with each step's name, "" at the end.
     """
     from edgec.drive.compile import compile_model
 
-    options = _options(
-        target, calibrate, preprocess, input_shapes, min_cosine, disable, edgetpu, optimistic, allow_float, validate,
-        threads, tuned, quantize, workers)  # fmt: skip
     return compile_model(
-        Path(model), output=_path(output), options=options, labels=_path(labels), cc=cc, dump=tuple(dump),
+        Path(model), output=_path(output), options=_options(locals()), labels=_path(labels), cc=cc, dump=tuple(dump),
         edgetpu_compiler=edgetpu_compiler, progress=progress or _silent, executor=executor)  # fmt: skip
 
 
@@ -136,6 +139,11 @@ def explain(
     calibrate: str | Path | None = None,
     quantize: str | Path = "fast",
     allow_float: bool = False,
+    float_ops: Sequence[str] = (),
+    max_drop: str | None = None,
+    min_sqnr: float | None = None,
+    max_ms: float | None = None,
+    min_tpu_share: str | None = None,
     preprocess: str | None = None,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     min_cosine: float = 0.9,
@@ -151,11 +159,7 @@ def explain(
     """
     from edgec.drive.explain import explain_model
 
-    options = _options(
-        target, calibrate, preprocess, input_shapes, min_cosine, disable, edgetpu, optimistic, allow_float,
-        quantize=quantize,
-    )  # fmt: skip
-    return explain_model(Path(model), options)
+    return explain_model(Path(model), _options(locals()))
 
 
 @_checked
@@ -437,41 +441,18 @@ def trust(
     return trust(Path(key), _devices(on), ask=ask, timeout=timeout)
 
 
-def _options(
-    target: str,
-    calibrate: str | Path | None,
-    preprocess: str | None,
-    input_shapes: Mapping[str, Sequence[int]] | None,
-    min_cosine: float,
-    disable: Sequence[str],
-    edgetpu: str,
-    optimistic: bool,
-    allow_float: bool,
-    validate: str | Path | None = None,
-    threads: int = 1,
-    tuned: str | Path | None = None,
-    quantize: str | Path = "fast",
-    workers: str | int | None = None,
-) -> Options:
+def _options(given: Mapping[str, Any]) -> Options:
+    """Of all arguments of `compile` or `explain`, those that it has."""
+    from dataclasses import fields
+
     from edgec.drive.lower import Options
 
-    shapes = {name: tuple(shape) for name, shape in (input_shapes or {}).items()}
-    return Options(
-        target,
-        _path(calibrate),
-        preprocess,
-        shapes,
-        tuple(disable),
-        min_cosine,
-        optimistic,
-        _path(validate),
-        allow_float,
-        threads,
-        None if tuned is None else str(tuned),
-        str(quantize),
-        edgetpu,
-        _workers(workers),
-    )
+    found = {f.name: given[f.name] for f in fields(Options) if f.name in given}
+    found |= {name: _path(found[name]) for name in ("calibrate", "validate") if name in found}
+    found |= {name: tuple(found[name]) for name in ("disable", "float_ops")}
+    found |= {name: str(found[name]) for name in ("quantize", "tuned", "workers") if found.get(name) is not None}
+    found["input_shapes"] = {name: tuple(shape) for name, shape in (found["input_shapes"] or {}).items()}
+    return Options(**found)
 
 
 def _workers(workers: str | int | None) -> str | None:

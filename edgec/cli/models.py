@@ -45,6 +45,27 @@ def _lowering_options(fn: Callable[..., Any]) -> Callable[..., Any]:
                 metavar="RECIPE",
                 help="how --calibrate makes it int8: fast, best (tries several ways, takes minutes), or a .toml file",
             ),
+            click.option(
+                "--float-ops",
+                metavar="NAME,NAME,…",
+                help="operations that stay float32, as explain calls them, or their nodes; * and ? for any characters",
+            ),
+            click.option(
+                "--max-drop",
+                metavar="PERCENT",
+                help="leave operations in float32 until int8 changes the top class of at most so many samples (1%); of "
+                "outputs that are no classes, until the noise has at most this part of their power",
+            ),
+            click.option("--min-sqnr", type=float, metavar="DB", help="the same, until every output has this SQNR: 20"),
+            click.option(
+                "--max-ms",
+                type=float,
+                metavar="MS",
+                help="what may be spent on it: no inference estimated to be slower",
+            ),
+            click.option(
+                "--min-tpu-share", metavar="PERCENT", help="and this part of the MACs stays on the Edge TPU: 90%"
+            ),
             click.option("--preprocess", metavar="SPEC", help=_PREPROCESS_HELP),
             click.option("--input-shape", multiple=True, metavar="NAME=1x3x224x224", help="freeze a dynamic input"),
             click.option("--min-cosine", default=0.9, show_default=True, help="how like the float model int8 must be"),
@@ -210,6 +231,11 @@ def _options(
     optimistic: bool,
     allow_float: bool,
     quantize: str,
+    float_ops: str | None,
+    max_drop: str | None,
+    min_sqnr: float | None,
+    max_ms: float | None,
+    min_tpu_share: str | None,
     validate: Path | None = None,
     threads: int = 1,
     tuned: str | None = None,
@@ -218,9 +244,10 @@ def _options(
     from edgec.drive.lower import Options
 
     shapes = dict(map(_parse_shape, input_shape))
+    floats = tuple(name.strip() for name in (float_ops or "").split(",") if name.strip())
     return Options(
         target, calibrate, preprocess, shapes, disable_pass, min_cosine, optimistic, validate, allow_float, threads,
-        tuned, quantize, edgetpu, workers,
+        tuned, quantize, edgetpu, workers, floats, max_drop, min_sqnr, max_ms, min_tpu_share,
     )  # fmt: skip
 
 
