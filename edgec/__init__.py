@@ -92,16 +92,14 @@ def compile(
         output: the bundle.
         calibrate: a folder of photos or an .npz; quantizes to int8.
         quantize: how (docs/quantization.md): "fast", "best" or a .toml file.
-        float_ops, max_drop, min_sqnr, max_ms, min_tpu_share: what stays float32 (docs/quantization.md): names; for
-            how much, "1%" or dB; at most, ms and "90%".
+        float_ops, max_drop, min_sqnr, max_ms, min_tpu_share: what stays float32 (docs/quantization.md).
         validate: others to verify with (default: a quarter of `calibrate`, held back).
         allow_float: run a float model without `calibrate` on the CPU though the target has an Edge TPU.
         preprocess: how photos become inputs (docs/preprocessing.md).
         input_shapes: freezes dynamic inputs, by name.
         min_cosine: how like the float model int8 must be.
         disable: passes or rewrites to leave out.
-        edgetpu: what goes there of what it can run: "auto": what is faster with it; "all" of it.
-        optimistic: try ops on the Edge TPU that it may or may not have.
+        edgetpu: what it gets of what it can run: "auto" (what is faster) or "all"; optimistic: and of what it may have.
         labels: a text file, one a line.
         threads: the most that its C can use, 1 to 4.
         tuned: schedules that `tune` found (default: those of its default file), "none" for analysis alone.

@@ -179,8 +179,8 @@ def test_of_a_layer_that_is_all_dead_one_channel_stays() -> None:
     run(graph)
     assert channels(graph) == [1, 3]
     for s, ys in zip(tries, want, strict=True):
-        for name, y in interp(graph, s).items():
-            np.testing.assert_allclose(y, ys[name], rtol=1e-5, atol=1e-6)
+        for name, got in interp(graph, s).items():
+            np.testing.assert_allclose(got, ys[name], rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("seed", range(12))
