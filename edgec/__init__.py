@@ -63,6 +63,7 @@ def compile(
     quantize: str | Path = "fast",
     validate: str | Path | None = None,
     allow_float: bool = False,
+    prune: str | None = None,
     float_ops: Sequence[str] = (),
     max_drop: str | None = None,
     min_sqnr: float | None = None,
@@ -92,6 +93,7 @@ def compile(
         output: the bundle.
         calibrate: a folder of photos or an .npz; quantizes to int8.
         quantize: how (docs/quantization.md): "fast", "best" or a .toml file.
+        prune: take out channels (docs/quantization.md): "1%".
         float_ops, max_drop, min_sqnr, max_ms, min_tpu_share: what stays float32 (docs/quantization.md).
         validate: others to verify with (default: a quarter of `calibrate`, held back).
         allow_float: run a float model without `calibrate` on the CPU though the target has an Edge TPU.
@@ -100,11 +102,9 @@ def compile(
         min_cosine: how like the float model int8 must be.
         disable: passes or rewrites to leave out.
         edgetpu: what it gets of what it can run: "auto" (what is faster) or "all"; optimistic: and of what it may have.
-        labels: a text file, one a line.
-        threads: the most that its C can use, 1 to 4.
+        labels: a text file, one a line. threads: the most that its C can use, 1 to 4.
         tuned: schedules that `tune` found (default: those of its default file), "none" for analysis alone.
-        cc: a C compiler of this machine instead of zig.
-        dump: "after=PASS" writes the graph beside the bundle.
+        cc: a C compiler of this machine instead of zig. dump: "after=PASS" writes the graph beside the bundle.
         edgetpu_compiler: a path, "ssh://host", "folder:DIR", "none".
         workers, executor: who tries the ways of `quantize`: threads (default: what cores and memory allow), "dask://…".
         progress: called with each step's name, "" at the end.
@@ -137,6 +137,7 @@ def explain(
     calibrate: str | Path | None = None,
     quantize: str | Path = "fast",
     allow_float: bool = False,
+    prune: str | None = None,
     float_ops: Sequence[str] = (),
     max_drop: str | None = None,
     min_sqnr: float | None = None,

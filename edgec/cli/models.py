@@ -46,6 +46,12 @@ def _lowering_options(fn: Callable[..., Any]) -> Callable[..., Any]:
                 help="how --calibrate makes it int8: fast, best (tries several ways, takes minutes), or a .toml file",
             ),
             click.option(
+                "--prune",
+                metavar="PERCENT",
+                help="take out channels that add little, where that is faster, as long as the float model's outputs "
+                "change by no more than this: as --max-drop",
+            ),
+            click.option(
                 "--float-ops",
                 metavar="NAME,NAME,…",
                 help="operations that stay float32, as explain calls them, or their nodes; * and ? for any characters",
@@ -231,6 +237,7 @@ def _options(
     optimistic: bool,
     allow_float: bool,
     quantize: str,
+    prune: str | None,
     float_ops: str | None,
     max_drop: str | None,
     min_sqnr: float | None,
@@ -247,7 +254,7 @@ def _options(
     floats = tuple(name.strip() for name in (float_ops or "").split(",") if name.strip())
     return Options(
         target, calibrate, preprocess, shapes, disable_pass, min_cosine, optimistic, validate, allow_float, threads,
-        tuned, quantize, edgetpu, workers, floats, max_drop, min_sqnr, max_ms, min_tpu_share,
+        tuned, quantize, edgetpu, workers, prune, floats, max_drop, min_sqnr, max_ms, min_tpu_share,
     )  # fmt: skip
 
 

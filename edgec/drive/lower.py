@@ -23,14 +23,16 @@ from edgec.frontends import read_model
 from edgec.frontends.stated import stated_preprocessing
 from edgec.ir import Graph, Refusal, verify
 from edgec.passes.pipeline import available, optimize
-from edgec.quantize.calibration import Sample, load_calibration, split
-from edgec.quantize.limits import Limits
+from edgec.quantize.calibration import Kept, Sample, load_calibration, split
+from edgec.quantize.limits import Limits, share
 from edgec.quantize.observers import Run
 from edgec.quantize.plan import Pricer, leaving
 from edgec.quantize.preprocess import choose, tensor_info
+from edgec.quantize.pruning import Pruned, prune
 from edgec.quantize.quantize import assumed, is_quantized, random_sample
 from edgec.quantize.recipe import Recipe
-from edgec.quantize.search import Found, search
+from edgec.quantize.search import Found, parts, search
+from edgec.quantize.work import Work
 from edgec.steps import Progress
 from edgec.toolchain.cc import Compiler
 
@@ -58,7 +60,7 @@ class Options:
     calibration data runs on the CPU though the target has an Edge TPU. threads: the most that the C can use, 1 to 4.
     tuned: a database of schedules (docs/tune.md), "none" for no searches at all; None: the default one, if it is there.
     quantize: a recipe (docs/quantization.md): "fast", "best" or a .toml file. edgetpu: one of SHARES.
-    workers: who tries the candidates of a recipe: see `Workers.of`.
+    workers: who tries the candidates of a recipe: see `Workers.of`. prune: how far channels are taken out, as max_drop.
     float_ops: names of ops that stay float. max_drop, min_sqnr, max_ms, min_tpu_share: see `Limits.of`.
     """
 
@@ -76,6 +78,7 @@ class Options:
     quantize: str = "fast"
     edgetpu: str = "auto"
     workers: str | None = None
+    prune: str | None = None
     float_ops: Sequence[str] = ()
     max_drop: str | None = None
     min_sqnr: float | None = None
@@ -89,7 +92,8 @@ class Options:
 
     def check(self) -> None:
         """Raises InputError for values that cannot be."""
-        if self.calibrate is None and (self.limits or self.float_ops):
+        share("--prune", self.prune)
+        if self.calibrate is None and (self.limits or self.float_ops or self.prune is not None):
             what = f"{_precision_options(self)} is for a float model that becomes int8"
             raise InputError(what, "--calibrate", "give a folder of photos or an .npz file")
         if self.min_tpu_share is not None and not Target.parse(self.target).coral:
@@ -109,8 +113,8 @@ class Options:
 class FloatModel:
     """The float form of a model that edgec quantized: the graph that was calibrated, on `samples` samples.
 
-    run: runs it. reference: runs the model as it was before rewrites for the Edge TPU changed it. found: what became of
-    the recipe.
+    run: runs it. reference: runs the model as it was before rewrites for the Edge TPU and pruning changed it. found:
+    what became of the recipe. pruned: None where that was not asked for.
     """
 
     graph: Graph
@@ -118,6 +122,7 @@ class FloatModel:
     reference: Run
     samples: int
     found: Found
+    pruned: Pruned | None = None
 
 
 @dataclass(frozen=True)
@@ -234,7 +239,7 @@ def _is_float(graph: Graph, options: Options) -> bool:
     """Whether the model is float. Raises InputError where it is not, and some of it was to be left so."""
     if not is_quantized(graph):
         return True
-    if options.float_ops or options.limits:
+    if options.float_ops or options.limits or options.prune is not None:
         what = f"{graph.name} is quantized already, and edgec takes such models as they are"
         raise InputError(what, _precision_options(options), "give the float model")
     return False
@@ -242,7 +247,7 @@ def _is_float(graph: Graph, options: Options) -> bool:
 
 def _precision_options(options: Options) -> str:
     """Those that were given."""
-    names = ["float_ops", *options.limits.to_json()]
+    names = ["prune", "float_ops", *options.limits.to_json()]
     return ", ".join(f"--{n.replace('_', '-')}" for n in names if getattr(options, n))
 
 
@@ -266,7 +271,12 @@ class _Way:
 
 def _calibrated(graph: Graph, plain: Graph | None, data: Data, way: _Way) -> tuple[Graph, FloatModel]:
     """The int8 form of a float graph. plain: what it was before rewrites, if there were any."""
-    compiler, say = way.compiler, way.say
+    compiler, say, pruned = way.compiler, way.say, None
+    allowed = share("--prune", way.options.prune)
+    if allowed is not None:
+        fit, held = next(parts(Work(graph, Kept(data.calibrate))))
+        pruned = prune(graph, fit.samples, held, HostRunners(compiler, say), allowed, way.price)
+        plain, graph = plain or graph, pruned.graph
     with hands(way.recipe, graph, way.options.workers, way.executor) as who:
         # not by what there is to verify with: the scales must not hang on that
         found = search(
@@ -274,7 +284,7 @@ def _calibrated(graph: Graph, plain: Graph | None, data: Data, way: _Way) -> tup
         )
     own = plain is None and isinstance(found.run, NativeGraph)
     reference = found.run if own else runner(plain or found.floats, len(data.verify), compiler, say)
-    return found.graph, FloatModel(found.floats, found.run, reference, found.samples, found)
+    return found.graph, FloatModel(found.floats, found.run, reference, found.samples, found, pruned)
 
 
 def without(lowered: Lowered, refused: Mapping[str, Refusal]) -> Lowered:

@@ -49,7 +49,7 @@ class Limits:
             raise InputError(f"no ratio can be {min_sqnr}", "--min-sqnr", "give dB: 20")
         if max_ms is not None and not 0 < max_ms < math.inf:
             raise InputError(f"no inference can take {max_ms:g} ms", "--max-ms", "give milliseconds: 12.5")
-        return cls(_part("--max-drop", max_drop), min_sqnr, max_ms, _part("--min-tpu-share", min_tpu_share))
+        return cls(share("--max-drop", max_drop), min_sqnr, max_ms, share("--min-tpu-share", min_tpu_share))
 
     def __bool__(self) -> bool:
         return any(v is not None for v in asdict(self).values())
@@ -93,8 +93,8 @@ def decibels(a: Agreement) -> float:
     return a.sqnr_db if a.centred_sqnr_db is None else a.centred_sqnr_db
 
 
-def _part(option: str, text: str | None) -> float | None:
-    """Of "0.5%"."""
+def share(option: str, text: str | None) -> float | None:
+    """Of "0.5%", as a part of 1. Raises InputError for what is none."""
     if text is None:
         return None
     number, sign, rest = text.partition("%")
