@@ -62,13 +62,15 @@ class Compiled:
     def summary(self) -> str:
         """The first screen: places, sizes, checks."""
         model, lines = self.lowered, list(told(self.lowered, self.asked))
-        found, pruned = (model.floats.found, model.floats.pruned) if model.floats is not None else (None, None)
+        found, pruned, here = None, None, tuple[float, ...]()
+        if model.floats is not None:
+            found, pruned, here = model.floats.found, model.floats.pruned, model.floats.pruned_ms
         notes = (*model.notes, *(found.suited.notes() if found is not None else ()))
         return summary(
             Made(
                 self.path, model.graph.name, model.target.name, model.partition, self.sources, self.verification, lines,
                 model.float_on_cpu, (*model.inputs_told(), *(f"note: {n}" for n in notes), *self.tuned), found,
-                pruned,
+                pruned, here,
             )
         )  # fmt: skip
 

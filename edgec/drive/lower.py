@@ -14,7 +14,7 @@ from edgec_runtime import Preprocess
 from edgec_runtime.manifest import MAX_THREADS
 
 from edgec.drive.hands import hands
-from edgec.drive.native import HostRunners, NativeGraph, native_compiler, runner
+from edgec.drive.native import HostRunners, NativeGraph, least_ms, native_compiler, runner
 from edgec.drive.placing import left_in_float, place, pricer
 from edgec.drive.workers import Workers
 from edgec.emit.c import check_kernels
@@ -29,7 +29,7 @@ from edgec.quantize.observers import Run
 from edgec.quantize.plan import Pricer, leaving
 from edgec.quantize.preprocess import choose, tensor_info
 from edgec.quantize.pruning import Pruned, prune
-from edgec.quantize.quantize import assumed, is_quantized, random_sample
+from edgec.quantize.quantize import assumed, evenly, is_quantized, random_sample
 from edgec.quantize.recipe import Recipe
 from edgec.quantize.search import Found, parts, search
 from edgec.quantize.work import Work
@@ -43,6 +43,9 @@ _UNDOES_REWRITES = "recognize_activations"
 """It would put together again what was taken apart for the Edge TPU."""
 
 Dump = Callable[[str, Graph], None]
+
+_TO_TIME = 10**9
+"""Samples: what is timed is C."""
 
 SHARES = ("auto", "all")
 """What the Edge TPU gets of what it can run: what is faster with it, or all."""
@@ -114,7 +117,7 @@ class FloatModel:
     """The float form of a model that edgec quantized: the graph that was calibrated, on `samples` samples.
 
     run: runs it. reference: runs the model as it was before rewrites for the Edge TPU and pruning changed it. found:
-    what became of the recipe. pruned: None where that was not asked for.
+    what became of the recipe. pruned: None where that was not asked for; pruned_ms: before and after, measured here.
     """
 
     graph: Graph
@@ -123,6 +126,7 @@ class FloatModel:
     samples: int
     found: Found
     pruned: Pruned | None = None
+    pruned_ms: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -271,11 +275,15 @@ class _Way:
 
 def _calibrated(graph: Graph, plain: Graph | None, data: Data, way: _Way) -> tuple[Graph, FloatModel]:
     """The int8 form of a float graph. plain: what it was before rewrites, if there were any."""
-    compiler, say, pruned = way.compiler, way.say, None
+    compiler, say, pruned, here = way.compiler, way.say, None, tuple[float, ...]()
     allowed = share("--prune", way.options.prune)
     if allowed is not None:
         fit, held = next(parts(Work(graph, Kept(data.calibrate))))
-        pruned = prune(graph, fit.samples, held, HostRunners(compiler, say), allowed, way.price)
+        hosts = HostRunners(compiler, say)
+        pruned = prune(graph, fit.samples, held, hosts, allowed, way.price)
+        if pruned.kept is not None:
+            both = [hosts.int8(evenly(g), _TO_TIME) for g in (graph, pruned.graph)]
+            here = tuple(least_ms(both, held[0]))
         plain, graph = plain or graph, pruned.graph
     with hands(way.recipe, graph, way.options.workers, way.executor) as who:
         # not by what there is to verify with: the scales must not hang on that
@@ -284,7 +292,7 @@ def _calibrated(graph: Graph, plain: Graph | None, data: Data, way: _Way) -> tup
         )
     own = plain is None and isinstance(found.run, NativeGraph)
     reference = found.run if own else runner(plain or found.floats, len(data.verify), compiler, say)
-    return found.graph, FloatModel(found.floats, found.run, reference, found.samples, found, pruned)
+    return found.graph, FloatModel(found.floats, found.run, reference, found.samples, found, pruned, here)
 
 
 def without(lowered: Lowered, refused: Mapping[str, Refusal]) -> Lowered:

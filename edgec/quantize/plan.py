@@ -36,6 +36,10 @@ _PARTS = (1.0, 0.7, 0.5, 0.35, 0.25, 0.1)
 """Of what is missing: the cheapest runs that should buy so much are measured and priced, and one of them is taken."""
 _SENSED = 8
 """Samples that the noise of one op alone is measured on."""
+_ROUNDS = 4
+"""So often others are looked for where none of those kept its promise; then it is all or nothing."""
+_SPARED = 8
+"""Runs that are measured to find one that may be int8 again."""
 _MOST = 32
 _LEAST_DB = 0.1
 _LEAST_MS = 0.005
@@ -112,21 +116,21 @@ class Planner:
 
     def plan(self) -> Plan:
         """Buy until the goals are reached; without any, while the budget lasts. Raises EdgecError where it does not."""
-        rows = [self._bought((), Unit(()))]
+        rows = [self.bought((), Unit(()))]
         if not self._reached(rows[0]):
-            market = _Market.of(self.rough, [s for f in self.folds for s in f.held])
+            market = Market.of(self.rough, [s for f in self.folds for s in f.held])
             for _ in range(_MOST):
                 found = self._best(market, rows)
                 if found is None:
                     break
-                row = self._bought((*_floats(rows), *found.names), found)
+                row = self.bought((*_floats(rows), *found.names), found)
                 if row.db < rows[-1].db + _LEAST_DB and not self._reached(row):
                     market.refused.add(found)  # it promised more than it gave
                     continue
                 rows.append(row)
                 if self._reached(row):
                     break
-            rows += self._not_needed(rows)
+            rows += self.not_needed(market, rows)
         if self.limits.goals and not self._reached(rows[-1]):
             raise self._out_of_reach(rows[-1])
         return Plan(self.limits, tuple(rows), sum(len(f.held) for f in self.folds))
@@ -134,7 +138,7 @@ class Planner:
     def _reached(self, row: Bought) -> bool:
         return self.limits.goals and not any(self.limits.misses(row.outputs))
 
-    def _bought(self, floats: Names, unit: Unit, *, back: bool = False) -> Bought:
+    def bought(self, floats: Names, unit: Unit, *, back: bool = False) -> Bought:
         """The model as it would be with these in float, measured."""
         tallies, ratios, price = dict[str, Tally](), list[float](), None
         for fold in self.folds:
@@ -149,12 +153,13 @@ class Planner:
         db = float(np.mean(_db(np.array(ratios))))
         return Bought(unit, db, price, {n: t.result() for n, t in tallies.items()}, back)
 
-    def _best(self, market: _Market, rows: Sequence[Bought]) -> Unit | None:
+    def _best(self, market: Market, rows: Sequence[Bought]) -> Unit | None:
         """The run that buys most for its time, of what the budget has room for."""
         now, left, missing = rows[-1], _floats(rows), self._missing(rows[-1])
         int8 = {op for op in market.simulation.ops if op.outputs[0].name not in left}
         base = _db(market.noise(int8))
-        while few := market.promising(left, missing):
+        for rest in (False,) * _ROUNDS + (True,):
+            few = market.promising(left, 0.0 if rest else missing)
             best, most = None, 0.0
             for run in few:
                 price = self.price(market.simulation.graph(int8 - {*run.ops})) if self.price else None
@@ -177,18 +182,39 @@ class Planner:
         short = max((self.limits.needed_db(a) - decibels(a) for a in row.outputs.values()), default=0.0)
         return short if 0 < short < math.inf else _STEP_DB
 
-    def _not_needed(self, rows: Sequence[Bought]) -> Iterator[Bought]:
-        """What the goal is reached without after all, now that others are in float."""
-        if not self._reached(rows[-1]):
-            return
-        left = [*rows]
-        for row in rows[1:-1]:
-            floats = tuple(n for n in _floats(left) if n not in row.ops)
-            tried = self._bought(floats, row.unit, back=True)
-            cheaper = tried.price is None or left[-1].price is None or tried.price.ms < left[-1].price.ms
-            if self._reached(tried) and cheaper and self.limits.affords(tried.price):
-                left.append(tried)
-                yield tried
+    def not_needed(self, market: Market, rows: Sequence[Bought]) -> Iterator[Bought]:
+        """What the goal is reached without after all, now that others are in float: large runs first."""
+        left, vain = [*rows], set[Unit]()
+        for _ in range(_MOST if self._reached(rows[-1]) else 0):
+            found = self._spare(market, left[-1], _floats(left), vain)
+            if found is None:
+                return
+            vain.add(found)
+            row = self.bought(tuple(n for n in _floats(left) if n not in found.names), found, back=True)
+            if self._reached(row) and self.limits.affords(row.price) and _cheaper(row, left[-1]):
+                left.append(row)
+                yield row
+
+    def _spare(self, market: Market, now: Bought, left: Names, vain: set[Unit]) -> Unit | None:
+        """The run of most work that the goal should be reached without. vain: those that were tried."""
+        there = [u for u in market.units if {*u.names} & {*left}]
+        int8 = {op for op in market.simulation.ops if op.outputs[0].name not in left}
+        base = market.noise(int8, _SENSED).reshape(-1, len(now.outputs)).mean(0)
+        ratios = np.array([10 ** (-min(decibels(a), _TOP_DB) / 10) for a in now.outputs.values()])
+        allowed = np.array([10 ** (-self.limits.needed_db(a) / 10) for a in now.outputs.values()])
+        likely = list[Unit]()
+        for run in dict.fromkeys(Unit.of(r) for r in runs(market.units, there)):
+            more = sum(market.alone[u] for u in market.units if {*u.ops} <= {*run.ops})
+            grown = np.asarray(more).reshape(-1, len(now.outputs)).mean(0) / np.maximum(base, 10 ** (-_TOP_DB / 10))
+            if run not in vain and np.all(ratios * (1 + grown) <= allowed):
+                likely.append(run)
+        for run in sorted(likely, key=lambda u: -u.work)[:_SPARED]:
+            tallies = dict[str, Tally]()
+            market.noise(int8 | {*run.ops}, tallies=tallies)
+            if not any(self.limits.misses({n: t.result() for n, t in tallies.items()})):
+                return run
+            vain.add(run)
+        return None
 
     def _out_of_reach(self, last: Bought) -> EdgecError:
         misses = "; ".join(self.limits.misses(last.outputs))
@@ -199,7 +225,7 @@ class Planner:
 
 
 @dataclass
-class _Market:
+class Market:
     """What there is to buy: units in order, and the noise that each adds to each sample's outputs. refused: runs that
     did not keep their promise.
     """
@@ -212,7 +238,8 @@ class _Market:
     refused: set[Unit] = field(default_factory=set)
 
     @classmethod
-    def of(cls, work: Work, samples: Sequence[Sample]) -> _Market:
+    def of(cls, work: Work, samples: Sequence[Sample]) -> Market:
+        """Measure each unit of a model with all others in float."""
         simulation, run = Simulation(work), work.run()
         found = units(work.graph, simulation.ops)
         market = cls(simulation, samples, [run(s, None) for s in samples], found)
@@ -225,18 +252,19 @@ class _Market:
         """Of all."""
         return sum(u.work for u in self.units)
 
-    def noise(self, int8: Collection[Op], samples: int | None = None) -> Array:
-        """[samples x outputs]: with these ops in int8, as a part of each output's power."""
+    def noise(self, int8: Collection[Op], samples: int | None = None, tallies: dict[str, Tally] | None = None) -> Array:
+        """[samples x outputs]: with these ops in int8, as a part of each output's power. tallies: takes all in."""
         run, found = self.simulation.run(int8), list[float]()
         for want, sample in zip(self.want[:samples], self.samples[:samples], strict=True):
-            found += _compare(want, run(sample, None))
+            found += _compare(want, run(sample, None), tallies)
         return np.array(found)
 
     def promising(self, left: Names, missing: float) -> list[Unit]:
-        """The runs of least work that should buy all that is missing, half of it, …; and all that is left."""
+        """The runs of least work that should buy all that is missing, half of it, …; all that is left for 0."""
         there = [u for u in self.units if not {*u.names} & {*left}]
-        if not there:
-            return []
+        everything = Unit.of(there)
+        if not missing or not there:
+            return [everything] if there and everything not in self.refused else []
         whole = np.maximum(sum(self.alone[u] for u in there), 1e-30)
         cheapest: dict[float, Unit] = {}
         for run in runs(self.units, there):
@@ -245,9 +273,11 @@ class _Market:
             for part in _PARTS if joined not in self.refused else ():
                 if gain >= part * missing and (part not in cheapest or joined.work < cheapest[part].work):
                     cheapest[part] = joined
-        everything = Unit.of(there)
-        last = [] if everything in self.refused else [everything]
-        return [*dict.fromkeys([*cheapest.values(), *last])]
+        return [*dict.fromkeys(cheapest.values())]
+
+
+def _cheaper(row: Bought, old: Bought) -> bool:
+    return row.price is None or old.price is None or row.price.ms < old.price.ms
 
 
 def _floats(rows: Sequence[Bought]) -> Names:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from edgec.quantize.pruning import Pruned, Pruning
 from edgec.report.tables import table
 from edgec.report.wording import count, percent
 
 
-def taken_out(pruned: Pruned) -> Iterator[str]:
-    """A verdict, and the ways that were tried."""
+def taken_out(pruned: Pruned, here: Sequence[float]) -> Iterator[str]:
+    """A verdict, and the ways that were tried. here: ms before and after, measured on this machine; or none."""
     before, kept, most = pruned.before, pruned.kept, pruned.most
     where = f"on {pruned.samples} sample{'s' * (pruned.samples != 1)} held back"
     if kept is None:
@@ -19,6 +19,8 @@ def taken_out(pruned: Pruned) -> Iterator[str]:
     else:
         saved = 1 - kept.price.ms / before.price.ms
         yield f"pruning: {kept.channels} of {kept.of} channels taken out, {saved:.1%} less time estimated, {where}:"
+    if here:
+        yield f"measured on this machine, int8: {here[0]:.3g} ms before, {here[1]:.3g} ms after"
     rows = {"before": before, "all that may go": most, "kept": kept}
     yield table(
         ("", "channels", "MACs", "ms", "SQNR", "top-1"),

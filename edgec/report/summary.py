@@ -30,7 +30,7 @@ class Made:
 
     float_on_cpu: the target has an Edge TPU, but the model was left in float. remarks: how photos become inputs, and
     what of the model's file was left out. quantized: what became of the recipe, if there was one. pruned:
-    of pruning, if it was asked for.
+    of pruning, if it was asked for; pruned_ms: before and after, on this machine.
     """
 
     path: Path
@@ -44,6 +44,7 @@ class Made:
     remarks: Sequence[str] = ()
     quantized: Found | None = None
     pruned: Pruned | None = None
+    pruned_ms: Sequence[float] = ()
 
 
 def summary(made: Made) -> str:
@@ -59,7 +60,7 @@ def summary(made: Made) -> str:
     lines += _checks(made.verification)
     lines += _accuracy(made.verification)
     if made.pruned is not None:
-        lines += taken_out(made.pruned)
+        lines += taken_out(made.pruned, made.pruned_ms)
     if made.quantized is not None:
         lines += _tried(made.quantized)
         if made.quantized.plan is not None:

@@ -16,6 +16,8 @@ from edgec.ops.conv import Conv2D
 from edgec.quantize import quantize
 from edgec.quantize.accuracy import Agreement, tally
 from edgec.quantize.limits import Limits, Price
+from edgec.quantize.line import Line
+from edgec.quantize.plan import Fold, Market, Plan, Planner, leaving
 from edgec.quantize.recipe import Candidate, Recipe
 from edgec.quantize.search import Found, search
 from edgec.quantize.simulate import Simulation
@@ -307,3 +309,26 @@ def test_a_candidate_of_a_recipe_may_have_its_own_names() -> None:
     found = search(replace(FAST, candidates=(mine,)), graph, samples(graph, 12), limits=limits, price=priced())
     assert graph.ops[0].output.name in found.floating
     assert graph.ops[2].output.name in found.floating
+
+
+def test_what_the_goal_does_not_need_is_int8_again() -> None:
+    """From all of it in float back to the two that lose most."""
+    graph = planted()
+    tries = samples(graph, 8)
+    line = Line(Work(graph, tries))
+    planner = Planner(
+        [Fold(lambda names: line.of(leaving(FAST.candidates[0], names)), tries)],
+        line.of(FAST.candidates[0]),
+        Limits(min_sqnr=20),
+        priced(),
+    )
+    market = Market.of(planner.rough, tries)
+    every = Unit(tuple(planner.rough.graph.ops))
+    rows = [planner.bought((), Unit(())), planner.bought(every.names, every)]
+    back = [*planner.not_needed(market, rows)]
+    assert all(row.back for row in back)
+    assert back[-1].outputs[graph.outputs[0].name].sqnr_db >= 20
+    prices = [row.price.ms for row in (rows[-1], *back) if row.price is not None]
+    assert prices == sorted(prices, reverse=True)
+    assert prices[-1] == pytest.approx(2.5)
+    assert {*Plan(Limits(), (*rows, *back), 8).floats} == {*names(graph.ops[2:4])}

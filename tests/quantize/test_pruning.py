@@ -105,6 +105,7 @@ def test_compile_prunes_and_says_what_it_gained(tmp_path: Path) -> None:
     assert said["kept"] is not None
     assert said["kept"]["price"]["ms"] < said["before"]["price"]["ms"]
     assert f"pruning: {said['kept']['channels']} of {said['kept']['of']} channels taken out" in done.out
+    assert "measured on this machine, int8: " in done.out
     assert "SQNR inf" not in done.out, "the reference is not the pruned model"
     none = edgec("compile", *same, "--prune", "0%", "-o", "e.edgec", cwd=tmp_path)
     assert none.code == 0
