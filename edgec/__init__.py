@@ -63,6 +63,12 @@ def compile(
     quantize: str | Path = "best",
     validate: str | Path | None = None,
     allow_float: bool = False,
+    prune: str | None = None,
+    float_ops: Sequence[str] = (),
+    max_drop: str | None = None,
+    min_sqnr: float | None = None,
+    max_ms: float | None = None,
+    min_tpu_share: str | None = None,
     preprocess: str | None = None,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     min_cosine: float = 0.9,
@@ -87,31 +93,26 @@ def compile(
         output: the bundle.
         calibrate: a folder of photos or an .npz; quantizes to int8.
         quantize: how (docs/quantization.md): "best" of several ways, "fast" or a .toml file.
+        prune: take out channels (docs/quantization.md): "1%".
+        float_ops, max_drop, min_sqnr, max_ms, min_tpu_share: what stays float32 (docs/quantization.md).
         validate: others to verify with (default: a quarter of `calibrate`, held back).
         allow_float: run a float model without `calibrate` on the CPU though the target has an Edge TPU.
         preprocess: how photos become inputs (docs/preprocessing.md).
         input_shapes: freezes dynamic inputs, by name.
         min_cosine: how like the float model int8 must be.
         disable: passes or rewrites to leave out.
-        edgetpu: what goes there of what it can run: "auto": what is faster with it; "all" of it.
-        optimistic: try ops on the Edge TPU that it may or may not have.
-        labels: a text file, one a line.
-        threads: the most that its C can use, 1 to 4.
+        edgetpu: what it gets of what it can run: "auto" (what is faster) or "all"; optimistic: and of what it may have.
+        labels: a text file, one a line. threads: the most that its C can use, 1 to 4.
         tuned: schedules that `tune` found (default: those of its default file), "none" for analysis alone.
-        cc: a C compiler of this machine instead of zig.
-        dump: "after=PASS" writes the graph beside the bundle.
+        cc: a C compiler of this machine instead of zig. dump: "after=PASS" writes the graph beside the bundle.
         edgetpu_compiler: a path, "ssh://host", "folder:DIR", "none".
-        workers: how many threads try the ways of `quantize` (default: what cores and memory allow); "dask://host:port".
-        executor: tries them instead.
+        workers, executor: who tries the ways of `quantize`: threads (default: what cores and memory allow), "dask://…".
         progress: called with each step's name, "" at the end.
     """
     from edgec.drive.compile import compile_model
 
-    options = _options(
-        target, calibrate, preprocess, input_shapes, min_cosine, disable, edgetpu, optimistic, allow_float, validate,
-        threads, tuned, quantize, workers)  # fmt: skip
     return compile_model(
-        Path(model), output=_path(output), options=options, labels=_path(labels), cc=cc, dump=tuple(dump),
+        Path(model), output=_path(output), options=_options(locals()), labels=_path(labels), cc=cc, dump=tuple(dump),
         edgetpu_compiler=edgetpu_compiler, progress=progress or _silent, executor=executor)  # fmt: skip
 
 
@@ -136,6 +137,12 @@ def explain(
     calibrate: str | Path | None = None,
     quantize: str | Path = "best",
     allow_float: bool = False,
+    prune: str | None = None,
+    float_ops: Sequence[str] = (),
+    max_drop: str | None = None,
+    min_sqnr: float | None = None,
+    max_ms: float | None = None,
+    min_tpu_share: str | None = None,
     preprocess: str | None = None,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     min_cosine: float = 0.9,
@@ -151,11 +158,7 @@ def explain(
     """
     from edgec.drive.explain import explain_model
 
-    options = _options(
-        target, calibrate, preprocess, input_shapes, min_cosine, disable, edgetpu, optimistic, allow_float,
-        quantize=quantize,
-    )  # fmt: skip
-    return explain_model(Path(model), options)
+    return explain_model(Path(model), _options(locals()))
 
 
 @_checked
@@ -437,41 +440,18 @@ def trust(
     return trust(Path(key), _devices(on), ask=ask, timeout=timeout)
 
 
-def _options(
-    target: str,
-    calibrate: str | Path | None,
-    preprocess: str | None,
-    input_shapes: Mapping[str, Sequence[int]] | None,
-    min_cosine: float,
-    disable: Sequence[str],
-    edgetpu: str,
-    optimistic: bool,
-    allow_float: bool,
-    validate: str | Path | None = None,
-    threads: int = 1,
-    tuned: str | Path | None = None,
-    quantize: str | Path = "best",
-    workers: str | int | None = None,
-) -> Options:
+def _options(given: Mapping[str, Any]) -> Options:
+    """Of all arguments of `compile` or `explain`, those that it has."""
+    from dataclasses import fields
+
     from edgec.drive.lower import Options
 
-    shapes = {name: tuple(shape) for name, shape in (input_shapes or {}).items()}
-    return Options(
-        target,
-        _path(calibrate),
-        preprocess,
-        shapes,
-        tuple(disable),
-        min_cosine,
-        optimistic,
-        _path(validate),
-        allow_float,
-        threads,
-        None if tuned is None else str(tuned),
-        str(quantize),
-        edgetpu,
-        _workers(workers),
-    )
+    found = {f.name: given[f.name] for f in fields(Options) if f.name in given}
+    found |= {name: _path(found[name]) for name in ("calibrate", "validate") if name in found}
+    found |= {name: tuple(found[name]) for name in ("disable", "float_ops")}
+    found |= {name: str(found[name]) for name in ("quantize", "tuned", "workers") if found.get(name) is not None}
+    found["input_shapes"] = {name: tuple(shape) for name, shape in (found["input_shapes"] or {}).items()}
+    return Options(**found)
 
 
 def _workers(workers: str | int | None) -> str | None:

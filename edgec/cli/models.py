@@ -28,8 +28,8 @@ _PREPROCESS_HELP = (
     "(docs/preprocessing.md; default: what the file states, else 0_1, or raw for integer inputs)"
 )
 _QUANTIZE_HELP = (
-    "how --calibrate makes it int8: fast, best (tries several ways, takes minutes; goes on where it was interrupted), "
-    "or a .toml file; a quantized model is taken as it is"
+    "how --calibrate makes it int8: best (of several ways; minutes, and goes on where it was interrupted), fast (min and "
+    "max alone), or a .toml file; a quantized model is taken as it is"
 )
 _QUIET = click.option("-q", "--quiet", is_flag=True, help="print nothing but errors")
 
@@ -48,6 +48,33 @@ def _lowering_options(fn: Callable[..., Any]) -> Callable[..., Any]:
                 show_default=True,
                 metavar="RECIPE",
                 help=_QUANTIZE_HELP,
+            ),
+            click.option(
+                "--prune",
+                metavar="PERCENT",
+                help="take out channels that add little, where that is faster, as long as the float model's outputs "
+                "change by no more than this: as --max-drop",
+            ),
+            click.option(
+                "--float-ops",
+                metavar="NAME,NAME,…",
+                help="operations that stay float32, as explain calls them, or their nodes; * and ? for any characters",
+            ),
+            click.option(
+                "--max-drop",
+                metavar="PERCENT",
+                help="leave operations in float32 until int8 changes the top class of at most so many samples (1%); of "
+                "outputs that are no classes, until the noise has at most this part of their power",
+            ),
+            click.option("--min-sqnr", type=float, metavar="DB", help="the same, until every output has this SQNR: 20"),
+            click.option(
+                "--max-ms",
+                type=float,
+                metavar="MS",
+                help="what may be spent on it: no inference estimated to be slower",
+            ),
+            click.option(
+                "--min-tpu-share", metavar="PERCENT", help="and this part of the MACs stays on the Edge TPU: 90%"
             ),
             click.option("--preprocess", metavar="SPEC", help=_PREPROCESS_HELP),
             click.option("--input-shape", multiple=True, metavar="NAME=1x3x224x224", help="freeze a dynamic input"),
@@ -214,6 +241,12 @@ def _options(
     optimistic: bool,
     allow_float: bool,
     quantize: str,
+    prune: str | None,
+    float_ops: str | None,
+    max_drop: str | None,
+    min_sqnr: float | None,
+    max_ms: float | None,
+    min_tpu_share: str | None,
     validate: Path | None = None,
     threads: int = 1,
     tuned: str | None = None,
@@ -222,9 +255,10 @@ def _options(
     from edgec.drive.lower import Options
 
     shapes = dict(map(_parse_shape, input_shape))
+    floats = tuple(name.strip() for name in (float_ops or "").split(",") if name.strip())
     return Options(
         target, calibrate, preprocess, shapes, disable_pass, min_cosine, optimistic, validate, allow_float, threads,
-        tuned, quantize, edgetpu, workers,
+        tuned, quantize, edgetpu, workers, prune, floats, max_drop, min_sqnr, max_ms, min_tpu_share,
     )  # fmt: skip
 
 

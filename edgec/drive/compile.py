@@ -62,12 +62,15 @@ class Compiled:
     def summary(self) -> str:
         """The first screen: places, sizes, checks."""
         model, lines = self.lowered, list(told(self.lowered, self.asked))
-        found = model.floats.found if model.floats is not None else None
+        found, pruned, here = None, None, tuple[float, ...]()
+        if model.floats is not None:
+            found, pruned, here = model.floats.found, model.floats.pruned, model.floats.pruned_ms
         notes = (*model.notes, *(found.suited.notes() if found is not None else ()))
         return summary(
             Made(
                 self.path, model.graph.name, model.target.name, model.partition, self.sources, self.verification, lines,
                 model.float_on_cpu, (*model.inputs_told(), *(f"note: {n}" for n in notes), *self.tuned), found,
+                pruned, here,
             )
         )  # fmt: skip
 
@@ -167,7 +170,9 @@ def _build(job: Job, lowered: Lowered, asked: Outcome | None, labels: Sequence[s
     here = Board.load("host").targets[0].name
     files[VALUES_FILE] = values_file(here, segments, sources[here].segments).to_json()
     if lowered.floats is not None:
-        files[QUANTIZE_FILE] = _json(lowered.floats.found.to_json())
+        pruned = lowered.floats.pruned
+        more = {} if pruned is None else {"pruned": pruned.to_json()}
+        files[QUANTIZE_FILE] = _json({**lowered.floats.found.to_json(), **more})
     toolchain = {target: compiler.version() for target, compiler in compilers.items()}
     if asked is not None and asked.version is not None:
         toolchain[PROGRAM] = asked.version

@@ -11,7 +11,8 @@ from edgec_partitioner.cost import LINKS
 from edgec_partitioner.explain import Origin, Report, explain, unplaced
 from edgec_partitioner.source import judge
 
-from edgec.drive.lower import Lowered, Options, cpu_cost, lower
+from edgec.drive.lower import Lowered, Options, lower
+from edgec.drive.placing import cpu_cost
 from edgec.errors import UnsupportedError
 from edgec.frontends.operators import read_operators
 from edgec.ir import Graph

@@ -59,7 +59,7 @@ class Job:
             options = dict(recipe["options"])
             options |= {k: Path(options[k]) for k in ("calibrate", "validate") if options.get(k) is not None}
             options["input_shapes"] = {k: tuple(v) for k, v in options["input_shapes"].items()}
-            options["disable"] = tuple(options["disable"])
+            options |= {k: tuple(options[k]) for k in ("disable", "float_ops")}
             labels = recipe["labels"]
             job = cls(
                 Path(recipe["model"]), Path(recipe["output"]), Options(**options),

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from edgec_devices.boards import Target
-from edgec_partitioner.cpu_cost import CpuCost
 from edgec_partitioner.legalize import Applied, legalize, rewrites
-from edgec_partitioner.partition import Partition, Wishes, partition
+from edgec_partitioner.partition import Partition, Wishes
 from edgec_runtime import Preprocess
 from edgec_runtime.manifest import MAX_THREADS
 
 from edgec.drive.hands import hands
-from edgec.drive.native import HostRunners, NativeGraph, native_compiler, runner
+from edgec.drive.native import HostRunners, NativeGraph, least_ms, native_compiler, runner
+from edgec.drive.placing import left_in_float, place, pricer
 from edgec.drive.workers import Workers
 from edgec.emit.c import check_kernels
 from edgec.errors import InputError, did_you_mean
@@ -24,13 +23,16 @@ from edgec.frontends import read_model
 from edgec.frontends.stated import stated_preprocessing
 from edgec.ir import Graph, Refusal, verify
 from edgec.passes.pipeline import available, optimize
-from edgec.quantize.calibration import Sample, load_calibration, split
-from edgec.quantize.hands import Hands
+from edgec.quantize.calibration import Kept, Sample, load_calibration, split
+from edgec.quantize.limits import Limits, share
 from edgec.quantize.observers import Run
+from edgec.quantize.plan import Pricer, leaving
 from edgec.quantize.preprocess import choose, tensor_info
-from edgec.quantize.quantize import assumed, is_quantized, random_sample
+from edgec.quantize.pruning import Pruned, prune
+from edgec.quantize.quantize import assumed, evenly, is_quantized, random_sample
 from edgec.quantize.recipe import Recipe
-from edgec.quantize.search import Found, search
+from edgec.quantize.search import Found, parts, search
+from edgec.quantize.work import Work
 from edgec.steps import Progress
 from edgec.toolchain.cc import Compiler
 
@@ -41,6 +43,9 @@ _UNDOES_REWRITES = "recognize_activations"
 """It would put together again what was taken apart for the Edge TPU."""
 
 Dump = Callable[[str, Graph], None]
+
+_TO_TIME = 10**9
+"""Samples: what is timed is C."""
 
 SHARES = ("auto", "all")
 """What the Edge TPU gets of what it can run: what is faster with it, or all."""
@@ -58,7 +63,8 @@ class Options:
     calibration data runs on the CPU though the target has an Edge TPU. threads: the most that the C can use, 1 to 4.
     tuned: a database of schedules (docs/tune.md), "none" for no searches at all; None: the default one, if it is there.
     quantize: a recipe (docs/quantization.md): "best", "fast" or a .toml file. edgetpu: one of SHARES.
-    workers: who tries the candidates of a recipe: see `Workers.of`.
+    workers: who tries the candidates of a recipe: see `Workers.of`. prune: how far channels are taken out, as max_drop.
+    float_ops: names of ops that stay float. max_drop, min_sqnr, max_ms, min_tpu_share: see `Limits.of`.
     """
 
     target: str = "host"
@@ -75,9 +81,26 @@ class Options:
     quantize: str = "best"
     edgetpu: str = "auto"
     workers: str | None = None
+    prune: str | None = None
+    float_ops: Sequence[str] = ()
+    max_drop: str | None = None
+    min_sqnr: float | None = None
+    max_ms: float | None = None
+    min_tpu_share: str | None = None
+
+    @property
+    def limits(self) -> Limits:
+        """How far ops are left in float. Raises InputError for values that cannot be."""
+        return Limits.of(self.max_drop, self.min_sqnr, self.max_ms, self.min_tpu_share)
 
     def check(self) -> None:
         """Raises InputError for values that cannot be."""
+        share("--prune", self.prune)
+        if self.calibrate is None and (self.limits or self.float_ops or self.prune is not None):
+            what = f"{_precision_options(self)} is for a float model that becomes int8"
+            raise InputError(what, "--calibrate", "give a folder of photos or an .npz file")
+        if self.min_tpu_share is not None and not Target.parse(self.target).coral:
+            raise InputError(f"{self.target} has no Edge TPU", "--min-tpu-share", "give a target with one: pi4+coral")
         if not -1 <= self.min_cosine <= 1:
             raise InputError(
                 f"no cosine can be {self.min_cosine:g} or more", "--min-cosine", "give one of -1 to 1: 0.9"
@@ -93,8 +116,8 @@ class Options:
 class FloatModel:
     """The float form of a model that edgec quantized: the graph that was calibrated, on `samples` samples.
 
-    run: runs it. reference: runs the model as it was before rewrites for the Edge TPU changed it. found: what became of
-    the recipe.
+    run: runs it. reference: runs the model as it was before rewrites for the Edge TPU and pruning changed it. found:
+    what became of the recipe. pruned: None where that was not asked for; pruned_ms: before and after, measured here.
     """
 
     graph: Graph
@@ -102,6 +125,8 @@ class FloatModel:
     reference: Run
     samples: int
     found: Found
+    pruned: Pruned | None = None
+    pruned_ms: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -160,13 +185,14 @@ def lower(
     """Bring a model file to segments.
 
     assume: only to be looked at: a float model without calibration gets made-up scales, an operator of a .tflite file
-    that edgec cannot read becomes opaque. cc: a C compiler of this machine. executor: tries the candidates of a recipe.
+    that edgec cannot read becomes opaque. cc: a C compiler of this machine. executor: tries candidates of a recipe.
     """
     say = progress or (lambda text: None)
     target = Target.parse(options.target)
     options.check()
     passes_off, rewrites_off = _disabled(options.disable)
-    recipe = Recipe.load(options.quantize)
+    recipe = _recipe(options)
+    wishes = Wishes(options.optimistic, rewrites_off, everything=options.edgetpu == "all")
     say("read")
     imported = read_model(model, options.input_shapes, opaque=assume)
     stated = stated_preprocessing(model, [tensor_info(v.name, v.type) for v in imported.inputs])
@@ -178,21 +204,21 @@ def lower(
     say("load samples")
     data = _data(imported, options, preprocess)
     check_kernels(graph)
-    float_model = not is_quantized(graph)
+    float_model = _is_float(graph, options)
     calibrated = float_model and options.calibrate is not None
     left = float_model and target.coral and not calibrated
     if left and not assume and not options.allow_float:
         raise _uncalibrated(model, target)
     assume, made, floats = assume and left and not options.allow_float, list[Applied](), None
     if calibrated or assume:
-        say("quantize")
         if target.coral:
             graph, made = legalize(graph, exact=False, optimistic=options.optimistic, disabled=rewrites_off)
             passes_off |= {_UNDOES_REWRITES}
             graph = optimize(graph, passes_off, dump)
         if calibrated:
-            who = hands(recipe, graph, options.workers, executor)
-            graph, floats = _calibrated(graph, plain if made else None, data, recipe, native_compiler(cc), say, who)
+            way = _Way(recipe, options, pricer(target, wishes, passes_off), executor, native_compiler(cc), say)
+            graph, floats = _calibrated(graph, plain if made else None, data, way)
+            wishes = replace(wishes, refused=left_in_float(floats.found))
         else:
             graph = assumed(graph)
         verify(graph, "quantized")
@@ -200,12 +226,10 @@ def lower(
         if dump is not None:
             dump("quantize", graph)
     say("partition")
-    wishes = Wishes(options.optimistic, rewrites_off, everything=options.edgetpu == "all")
     parts = place(graph, target, wishes)
-    samples, source = data.verify, data.source
     return Lowered(
-        target, preprocess, imported, graph, samples, source, calibrated, assume, tuple(made), wishes, parts, floats,
-        data.seen, left and not assume, (*stated.notes, *_left_alone(float_model, options)),
+        target, preprocess, imported, graph, data.verify, data.source, calibrated, assume, tuple(made), wishes, parts,
+        floats, data.seen, left and not assume, (*stated.notes, *_left_alone(float_model, options)),
     )  # fmt: skip
 
 
@@ -225,33 +249,66 @@ def _uncalibrated(model: Path, target: Target) -> InputError:
     return InputError(what, f"--target {target.name}", hint)
 
 
-def _calibrated(
-    graph: Graph, plain: Graph | None, data: Data, recipe: Recipe, compiler: Compiler, say: Progress,
-    who: AbstractContextManager[Hands],
-) -> tuple[Graph, FloatModel]:  # fmt: skip
+def _is_float(graph: Graph, options: Options) -> bool:
+    """Whether the model is float. Raises InputError where it is not, and some of it was to be left so."""
+    if not is_quantized(graph):
+        return True
+    if options.float_ops or options.limits or options.prune is not None:
+        what = f"{graph.name} is quantized already, and edgec takes such models as they are"
+        raise InputError(what, _precision_options(options), "give the float model")
+    return False
+
+
+def _precision_options(options: Options) -> str:
+    """Those that were given."""
+    names = ["prune", "float_ops", *options.limits.to_json()]
+    return ", ".join(f"--{n.replace('_', '-')}" for n in names if getattr(options, n))
+
+
+def _recipe(options: Options) -> Recipe:
+    """The one that was named, with what is to be left in float."""
+    recipe = Recipe.load(options.quantize)
+    return replace(recipe, candidates=tuple(leaving(c, tuple(options.float_ops)) for c in recipe.candidates))
+
+
+@dataclass(frozen=True)
+class _Way:
+    """How float graphs become int8: by what, at which price, and who does it."""
+
+    recipe: Recipe
+    options: Options
+    price: Pricer
+    executor: Executor | None
+    compiler: Compiler
+    say: Progress
+
+
+def _calibrated(graph: Graph, plain: Graph | None, data: Data, way: _Way) -> tuple[Graph, FloatModel]:
     """The int8 form of a float graph. plain: what it was before rewrites, if there were any."""
-    # not by what there is to verify with: the scales must not hang on that
-    with who as ours:
-        found = search(recipe, graph, data.calibrate, HostRunners(compiler, say), say, ours)
+    compiler, say, pruned, here = way.compiler, way.say, None, tuple[float, ...]()
+    allowed = share("--prune", way.options.prune)
+    if allowed is not None:
+        fit, held = next(parts(Work(graph, Kept(data.calibrate))))
+        hosts = HostRunners(compiler, say)
+        pruned = prune(graph, fit.samples, held, hosts, allowed, way.price)
+        if pruned.kept is not None:
+            both = [hosts.int8(evenly(g), _TO_TIME) for g in (graph, pruned.graph)]
+            here = tuple(least_ms(both, held[0]))
+        plain, graph = plain or graph, pruned.graph
+    with hands(way.recipe, graph, way.options.workers, way.executor) as who:
+        # not by what there is to verify with: the scales must not hang on that
+        found = search(
+            way.recipe, graph, data.calibrate, HostRunners(compiler, say), say, who, way.options.limits, way.price
+        )
     own = plain is None and isinstance(found.run, NativeGraph)
     reference = found.run if own else runner(plain or found.floats, len(data.verify), compiler, say)
-    return found.graph, FloatModel(found.floats, found.run, reference, found.samples, found)
+    return found.graph, FloatModel(found.floats, found.run, reference, found.samples, found, pruned, here)
 
 
 def without(lowered: Lowered, refused: Mapping[str, Refusal]) -> Lowered:
     """Partitioned again, with more ops refused by the Edge TPU compiler itself, by the name of their first output."""
     wishes = replace(lowered.wishes, refused={**lowered.wishes.refused, **refused})
     return replace(lowered, wishes=wishes, partition=place(lowered.graph, lowered.target, wishes))
-
-
-def place(graph: Graph, target: Target, wishes: Wishes) -> Partition:
-    """Split a graph for a target."""
-    return partition(graph, target.board.coral if target.coral else None, cpu_cost(target), wishes)
-
-
-def cpu_cost(target: Target) -> CpuCost:
-    """How fast the CPU of a target's board is."""
-    return CpuCost.of(target.board)
 
 
 def _disabled(names: Sequence[str]) -> tuple[set[str], set[str]]:

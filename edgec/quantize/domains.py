@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from edgec.ir import Graph, Op, Quant, QuantRule, Value
 from edgec.quantize.observers import Range
@@ -25,15 +25,15 @@ _UNLIKE = 4.0
 """Ranges that differ by more than this factor lose two bits in one scale."""
 
 
-def int8_ops(graph: Graph, ranges: Mapping[Value, Range]) -> set[Op]:
-    """The ops that compute in int8.
+def int8_ops(graph: Graph, ranges: Mapping[Value, Range], left: Collection[Op] = ()) -> set[Op]:
+    """The ops that compute in int8; left: those that must not.
 
     An op with a scale rule of its own does when its weights are constant. One that keeps its input's scale follows its
     neighbours: int8 where a producer or all readers are; but at the end of the graph, where nothing else is computed
     from it, it does not force unlike ranges (boxes and scores) into one scale. An island of int8 ops that multiplies
     nothing by weights and lies beside float ops is not worth its conversions, and stays float.
     """
-    able = [op for op in graph.ops if _able(op)]
+    able = [op for op in graph.ops if op not in left and _able(op)]
     chosen = {op for op in able if op.spec.quant is not QuantRule.SAME}
     neutral = [op for op in able if op.spec.quant is QuantRule.SAME]
     mixing = {op for op in _tail(graph, neutral) if _unlike(op, ranges)}

@@ -17,7 +17,9 @@ Range = tuple[float, float]
 _NOTHING: Range = (np.inf, -np.inf)
 
 Observe = Callable[[Value, Array], None]
-"""Is given a value and its array, which it must not keep: the next op may write over it."""
+"""Is given a value and its array, which it must not keep: the next op may write over it. What it writes into the array
+is what later ops read.
+"""
 Run = Callable[[Mapping[str, Array], Observe | None], dict[str, Array]]
 """Runs one graph on inputs by name, shows every input and result in order, and returns the outputs by name."""
 

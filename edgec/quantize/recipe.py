@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from edgec.errors import InputError, did_you_mean
 from edgec.quantize.steps import Step, steps
 
 FOLDER = Path(__file__).parent / "recipes"
-ORDER = ("graph", "ranges", "weights", "biases")
+ORDER = ("graph", "ranges", "precision", "weights", "biases")
 """What steps change, in the order in which they may: each is computed from those before it."""
 
 _KEYS = {"name", "seed", "within_db", "candidate"}
@@ -29,6 +29,12 @@ class Candidate:
     def rewrites(self) -> tuple[Step, ...]:
         """The steps that make its float graph."""
         return tuple(s for s in self.steps if s.changes == "graph")
+
+    def also(self, step: Step) -> Candidate:
+        """With one more step, behind those that change what it changes, or something before that."""
+        last = ORDER.index(step.changes)
+        before = [s for s in self.steps if ORDER.index(s.changes) <= last]
+        return replace(self, steps=(*before, step, *self.steps[len(before) :]))
 
     def to_json(self) -> dict[str, Any]:
         """As a recipe's file has it."""

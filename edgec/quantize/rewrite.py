@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -38,9 +38,11 @@ class Int8:
     twins: Mapping[Op, Op]
 
 
-def rewrite(graph: Graph, ranges: Mapping[Value, Range], rounded: Rounded | None = None) -> Int8:
-    """The int8 form of a float graph with known ranges of its values."""
-    chosen = int8_ops(graph, ranges)
+def rewrite(
+    graph: Graph, ranges: Mapping[Value, Range], rounded: Rounded | None = None, left: Collection[Op] = ()
+) -> Int8:
+    """The int8 form of a float graph with known ranges of its values. left: ops that stay float."""
+    chosen = int8_ops(graph, ranges, left)
     rewriter = _Rewriter(graph, chosen, activation_scales(graph, chosen, ranges), rounded or Rounded())
     result = rewriter.run()
     verify(result, "quantized")

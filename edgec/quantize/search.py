@@ -12,10 +12,12 @@ import numpy as np
 from edgec.errors import InputError
 from edgec.ir import Graph
 from edgec.quantize.accuracy import Agreement, Tally
-from edgec.quantize.calibration import Kept, Sample, label
+from edgec.quantize.calibration import Kept, Sample, chosen, label
 from edgec.quantize.hands import Hands
+from edgec.quantize.limits import Limits
 from edgec.quantize.line import Line
 from edgec.quantize.observers import Run
+from edgec.quantize.plan import Plan, Pricer, leaving, within
 from edgec.quantize.recipe import Candidate, Recipe
 from edgec.quantize.survey import Suited
 from edgec.quantize.trials import Score, Setting, Trial, fingerprint
@@ -60,7 +62,8 @@ class Found:
     """What a recipe made of a model. graph: int8. floats: the float graph that it is of, which `run` runs.
 
     tried: all candidates, on `held` samples; none where there was nothing to choose. suited: whether the samples are
-    what they should be.
+    what they should be. plan: what was left in float to keep within limits; None where there were none. floating: the
+    first results of all ops that were left in float.
     """
 
     graph: Graph
@@ -72,6 +75,8 @@ class Found:
     held: int = 0
     tried: Sequence[Tried] = field(default=())
     suited: Suited = field(default=Suited())
+    plan: Plan | None = None
+    floating: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """For the bundle: the recipe as it was given, the candidate that was kept, and what was tried."""
@@ -82,6 +87,7 @@ class Found:
             "held_back": self.held,
             "tried": [t.to_json() for t in self.tried],
             "calibration": self.suited.to_json(),
+            "plan": None if self.plan is None else self.plan.to_json(),
         }
 
 
@@ -92,11 +98,15 @@ def search(
     runners: Runners | None = None,
     say: Progress = lambda text: None,
     hands: Hands | None = None,
+    limits: Limits | None = None,
+    price: Pricer | None = None,
 ) -> Found:
-    """Quantize a float graph by a recipe. Raises InputError when there is no sample.
+    """Quantize a float graph by a recipe. Raises InputError when there is no sample, EdgecError where a goal of
+    `limits` is out of reach.
 
     Several candidates are compared on a quarter of the samples, at most 16, or, where that is too few to tell, on
-    thirds in turn; the best is then made anew of all. hands: who tries them; the result is the same.
+    thirds in turn; the best is then made anew of all. hands: who tries them; the result is the same. limits: what is
+    left of it in float is chosen on such samples too; price: what a quantized graph costs.
     """
     if not len(samples):
         raise InputError("there is no calibration sample", hint="give a folder of photos or an .npz file")
@@ -114,11 +124,26 @@ def search(
         best = recipe.candidates[int(np.argmax([-np.inf if t.refused else t.db for t in tried]))]
         if suited.left_out:
             line = Line(line.work.on(samples.some(used)))
+    plan = None
+    if limits:
+        plan = within(limits, best, [*parts(line.work)], price)
+        kept, best = best, leaving(best, plan.floats)
+        recipe = replace(recipe, candidates=tuple(best if c is kept else c for c in recipe.candidates))
     work = line.of(best)
     say("quantize")
+    left = tuple(op.outputs[0].name for op in work.precision)
     return Found(
-        work.int8().graph, work.graph, work.run(), recipe, best, len(work.samples), held, tried, suited,
+        work.int8().graph, work.graph, work.run(), recipe, best, len(work.samples), held, tried, suited, plan, left,
     )  # fmt: skip
+
+
+def parts(work: Work) -> Iterator[tuple[Work, Sequence[Sample]]]:
+    """The model with samples to make it of, and others to judge it on; with the same where there are few."""
+    if len(work.samples) < LEAST:
+        yield work, work.samples
+        return
+    for fit, back in _folds(range(len(work.samples)), work.seed):
+        yield work.on(chosen(work.samples, fit)), chosen(work.samples, back)
 
 
 @dataclass(frozen=True)

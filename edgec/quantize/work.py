@@ -54,8 +54,9 @@ class Work:
 
     graph: the float model. samples: to calibrate with. seed: of all that is drawn. passes: how often steps go through
     the samples, about.
-    ranges: of the float values. weights: int8 weights that are not just the nearest, by op. biases: real ones in place
-    of the model's, by op; each is a change of one step, and belongs to `graph`.
+    ranges: of the float values. precision: "float" for ops that do not become int8. weights: int8 weights that are not
+    just the nearest, by op. biases: real ones in place of the model's, by op; each is a change of one step, and belongs
+    to `graph`.
     """
 
     graph: Graph
@@ -65,6 +66,7 @@ class Work:
     seed: int = 0
     passes: int = 1
     ranges: Mapping[Value, Range] = field(default_factory=dict)
+    precision: Mapping[Op, str] = field(default_factory=dict)
     weights: Mapping[Op, Array] = field(default_factory=dict)
     biases: Mapping[Op, Array] = field(default_factory=dict)
     _kept: Once = field(default_factory=Once, repr=False)
@@ -118,4 +120,4 @@ class Work:
 
     def int8(self) -> Int8:
         """The int8 form by what was found so far."""
-        return rewrite(self.graph, self.ranges, Rounded(self.weights, self.biases))
+        return rewrite(self.graph, self.ranges, Rounded(self.weights, self.biases), self.precision)

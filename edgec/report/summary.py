@@ -11,9 +11,12 @@ from edgec_partitioner.partition import Partition
 
 from edgec.emit.c import CSource
 from edgec.quantize.layers import LayerNoise
+from edgec.quantize.pruning import Pruned
 from edgec.quantize.search import Found
 from edgec.quantize.verification import Verification
 from edgec.report.explain.text import PLACES
+from edgec.report.precision import bought
+from edgec.report.pruning import taken_out
 from edgec.report.tables import table
 from edgec.report.terms import legend
 
@@ -26,7 +29,8 @@ class Made:
     """What there is to tell of a bundle. edgetpu_compiler: lines about that program.
 
     float_on_cpu: the target has an Edge TPU, but the model was left in float. remarks: how photos become inputs, and
-    what of the model's file was left out. quantized: what became of the recipe, if there was one.
+    what of the model's file was left out. quantized: what became of the recipe, if there was one. pruned:
+    of pruning, if it was asked for; pruned_ms: before and after, on this machine.
     """
 
     path: Path
@@ -39,6 +43,8 @@ class Made:
     float_on_cpu: bool
     remarks: Sequence[str] = ()
     quantized: Found | None = None
+    pruned: Pruned | None = None
+    pruned_ms: Sequence[float] = ()
 
 
 def summary(made: Made) -> str:
@@ -53,8 +59,12 @@ def summary(made: Made) -> str:
     lines += made.edgetpu_compiler
     lines += _checks(made.verification)
     lines += _accuracy(made.verification)
+    if made.pruned is not None:
+        lines += taken_out(made.pruned, made.pruned_ms)
     if made.quantized is not None:
         lines += _tried(made.quantized)
+        if made.quantized.plan is not None:
+            lines += bought(made.quantized.plan, made.verification.whole)
     return "\n".join(lines)
 
 

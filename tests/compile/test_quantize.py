@@ -71,7 +71,7 @@ def test_a_recipe_that_is_none_is_told_of_before_any_work(tmp_path: Path) -> Non
     (tmp_path / "mine.toml").write_text('[[candidate]]\nname = "a"\nsteps = ["gptq", "minmax"]\n')
     done = edgec("compile", MODEL, "--quantize", "mine.toml", "-o", "d.edgec", cwd=tmp_path)
     assert done.code == 2
-    assert "must change graph, then ranges, then weights, then biases" in done.err
+    assert "must change graph, then ranges, then precision, then weights, then biases" in done.err
 
 
 def test_the_same_bytes_by_any_number_of_workers_and_after_an_interruption(tmp_path: Path) -> None:
@@ -131,3 +131,63 @@ def test_a_recipe_without_calibration_is_told_of() -> None:
     other = "fast" if Options().quantize == "best" else "best"
     assert f"--quantize {other} wants --calibrate" in " ".join(lower(MODEL, Options(quantize=other)).notes)
     assert not lower(MODEL, Options()).notes
+
+
+def test_named_operations_stay_float_and_the_edge_tpu_gets_the_rest(tmp_path: Path) -> None:
+    """By explain and compile alike; the bundle's recipe makes it again."""
+    same = ("--target", "pi4+coral", "--calibrate", CALIBRATION)
+    every = json.loads(edgec("explain", MODEL, *same, "--json", cwd=tmp_path).out)["ops"]
+    first = next(row for row in every if row["kind"] == "conv2d")
+    told = edgec("explain", MODEL, *same, "--float-ops", first["name"], "--json", cwd=tmp_path)
+    assert told.code == 0, told.err
+    (row,) = (r for r in json.loads(told.out)["ops"] if r["name"] == first["name"])
+    assert row["place"] == "cpu"
+    assert row["output"].startswith("float32")
+    assert [r["rule"] for r in row["refusals"]] == ["precision"]
+    done = edgec("compile", MODEL, *same, "--float-ops", first["source"], "-o", "d.edgec", cwd=tmp_path)
+    assert done.code == 0, done.err
+    with Bundle.open(tmp_path / "d.edgec") as bundle:
+        (candidate,) = bundle.manifest.quantization["recipe"]["candidate"]
+        assert {"step": "precision", "floats": [first["source"]]} in candidate["steps"]
+        assert "cpu" in {s.place for s in bundle.manifest.segments}
+    wrong = edgec("compile", MODEL, *same, "--float-ops", "conw", "-o", "e.edgec", cwd=tmp_path)
+    assert wrong.code == 2
+    assert "no operation is called conw" in wrong.err
+    assert not (tmp_path / "e.edgec").exists()
+
+
+def test_limits_say_what_float_buys(tmp_path: Path) -> None:
+    same = ("--calibrate", CALIBRATION, "-o", "d.edgec")
+    done = edgec("compile", MODEL, "--target", "pi4", *same, "--min-sqnr", 60, cwd=tmp_path)
+    assert done.code == 0, done.err
+    assert "left in float32; what that buys, on" in done.out
+    plan = json.loads(zipfile.ZipFile(tmp_path / "d.edgec").read("report/quantize.json"))["plan"]
+    first, *_, last = plan["rows"]
+    assert all(o["sqnr_db"] is None or o["sqnr_db"] >= 60 for o in last["outputs"].values()), "None: without noise"
+    assert last["price"]["ms"] > first["price"]["ms"]
+    assert f"{last['price']['ms']:.2f}" in done.out
+    easy = edgec("compile", MODEL, *same, "--max-drop", "50%", cwd=tmp_path)
+    assert "nothing is left in float32: int8 alone is as accurate as was asked for" in easy.out
+    never = edgec("compile", MODEL, *same, "--min-sqnr", 60, "--max-ms", 0.001, cwd=tmp_path)
+    assert never.code == 1
+    assert "the accuracy that was asked for is not reached" in never.err
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        (("--max-drop", "1"), "1 is no part of a whole"),
+        (("--min-tpu-share", "90%"), "host has no Edge TPU"),
+        (("--max-ms", "-1"), "no inference can take -1 ms"),
+    ],
+)
+def test_limits_that_cannot_be(given: tuple[str, str], why: str, tmp_path: Path) -> None:
+    done = edgec("compile", MODEL, "--calibrate", CALIBRATION, *given, "-o", "d.edgec", cwd=tmp_path)
+    assert done.code == 2
+    assert why in done.err
+
+
+def test_limits_are_for_what_becomes_int8(tmp_path: Path) -> None:
+    done = edgec("compile", MODEL, "--max-drop", "1%", "-o", "d.edgec", cwd=tmp_path)
+    assert done.code == 2
+    assert "--max-drop is for a float model that becomes int8" in done.err

@@ -5,9 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from edgec.drive.judge import FLOAT_TOLERANCE, distance, rounding_error
+from edgec.drive.judge import FLOAT_TOLERANCE, distance, rounding_error, rounds_floats
 from edgec.ir import Builder, Graph, TensorType, interp
 from edgec.ops.binary import Mul, Sub
+from edgec.quantize.steps.minmax import MinMaxRanges
+from edgec.quantize.steps.precision import Precision
+from edgec.quantize.work import Work
+from tests.quantize.nets import NETS, samples
 
 
 def amplifier(gain: float) -> Graph:
@@ -35,3 +39,11 @@ def test_distance_counts_steps_and_parts_of_the_range() -> None:
     nan = np.array([np.nan, 1], np.float32)
     assert distance(nan, nan) == 0
     assert distance(nan, np.array([0, 1], np.float32)) == np.inf
+
+
+@pytest.mark.parametrize(("floats", "rounds"), [((), False), ((0,), True), ((1,), True), ((2,), False), ((0, 1), True)])
+def test_int8_behind_float_is_where_a_last_bit_decides(floats: tuple[int, ...], rounds: bool) -> None:
+    """Of three convolutions; quantizing an input is exact, and so is what nothing in int8 reads."""
+    graph = NETS["chain"]()
+    left = Precision(tuple(graph.ops[i].output.name for i in floats))
+    assert rounds_floats(Work(graph, samples(graph)).do(MinMaxRanges()).do(left).int8().graph) == rounds

@@ -275,7 +275,7 @@ def test_every_step_takes_every_network(name: str) -> None:
     """One after the other, and twice the same."""
     graph = NETS[name]()
     todo: list[Step] = [Lower(), Equalize(), Choose(), Gptq(), BiasCorrection()]
-    assert {s.name for s in todo} | {"minmax", "ranges"} == set(steps())
+    assert {s.name for s in todo} | {"minmax", "ranges", "precision"} == set(steps())
     one, two = worked(graph, *todo), worked(graph, *todo)
     assert one.int8().graph == two.int8().graph
     assert db(one, graph) > 15

@@ -13,7 +13,8 @@ from edgec_partitioner.partition import Wishes
 
 from edgec.drive import edgetpu_loop
 from edgec.drive.edgetpu_loop import Outcome, ask
-from edgec.drive.lower import Lowered, place
+from edgec.drive.lower import Lowered
+from edgec.drive.placing import place
 from edgec.errors import ToolError
 from edgec.ir import Array, Graph, interp
 from edgec.ops.binary import Add

@@ -1,0 +1,44 @@
+"""Where the ops of a graph run on a target, and what that costs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from edgec_devices.boards import Target
+from edgec_partitioner.comparison import column
+from edgec_partitioner.cpu_cost import CpuCost
+from edgec_partitioner.partition import Partition, Wishes, partition
+
+from edgec.ir import Graph, Refusal
+from edgec.passes.pipeline import optimize
+from edgec.quantize.limits import Price
+from edgec.quantize.plan import Pricer
+from edgec.quantize.search import Found
+
+
+def place(graph: Graph, target: Target, wishes: Wishes) -> Partition:
+    """Split a graph for a target."""
+    return partition(graph, target.board.coral if target.coral else None, cpu_cost(target), wishes)
+
+
+def cpu_cost(target: Target) -> CpuCost:
+    """How fast the CPU of a target's board is."""
+    return CpuCost.of(target.board)
+
+
+def pricer(target: Target, wishes: Wishes, passes_off: Collection[str]) -> Pricer:
+    """What a quantized graph will cost on a target."""
+
+    def price(graph: Graph) -> Price:
+        parts = place(optimize(graph.copy(), passes_off), target, wishes)
+        found = column(parts.regions, {}, cpu_cost(target).within(parts.graph), parts.link)
+        return Price(found.est_ms, found.tpu_macs_share if parts.link is not None else None)
+
+    return price
+
+
+def left_in_float(found: Found) -> Mapping[str, Refusal]:
+    """Why the Edge TPU gets none of the ops that a person, or limits of a person, wanted in float, by their results."""
+    why = "left in float32, so that the model keeps its accuracy"
+    fix = "allow it to lose more (--max-drop, --min-sqnr), or leave it out of --float-ops"
+    return {n: Refusal("precision", "what int8 would hurt too much stays float32", why, fix) for n in found.floating}

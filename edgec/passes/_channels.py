@@ -1,0 +1,206 @@
+"""Channels, the last axis of values: which must go together when one is taken out, and the edit that takes them out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+
+from edgec.ir import Array, Graph, Op, TensorType, Value
+from edgec.ops.concat import Concat
+from edgec.ops.conv import Conv2D, DepthwiseConv2D
+from edgec.ops.matmul import FullyConnected
+from edgec.ops.pad import Pad
+from edgec.ops.pool import AveragePool2D, MaxPool2D
+from edgec.ops.prelu import PRelu
+from edgec.ops.reduce import Mean
+from edgec.ops.resize import ResizeBilinear, ResizeNearest
+from edgec.ops.shape import Reshape
+
+
+class Channels:
+    """Of a float graph. Each channel of each value has the number of its group: those that go together."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self._parent: list[int] = []
+        self._locked: set[int] = set()
+        self._of: dict[Value, list[int]] = {}
+        self.readers: list[Op] = []
+        """Products that sum up over the channels of their first input."""
+        for v in graph.inputs:
+            self._lock(v)
+        for op in graph.ops:
+            self._link(op)
+        for v in graph.outputs:
+            self._lock(v)
+
+    def groups(self, v: Value) -> Array:
+        """[C] of a computed value."""
+        return np.array([self._root(i) for i in self._channels(v)], np.int64)
+
+    def locked(self) -> set[int]:
+        """Groups of which something stands in the way: outputs, and ops that mix channels."""
+        return {self._root(i) for i in self._locked}
+
+    def _root(self, i: int) -> int:
+        while self._parent[i] != i:
+            self._parent[i] = self._parent[self._parent[i]]
+            i = self._parent[i]
+        return i
+
+    def _channels(self, v: Value) -> list[int]:
+        if v not in self._of:
+            start, count = len(self._parent), v.type.shape[-1] if v.type.rank else 1
+            self._parent += range(start, start + count)
+            self._of[v] = [*range(start, start + count)]
+        return self._of[v]
+
+    def _lock(self, v: Value) -> None:
+        self._locked.update(self._channels(v))
+
+    def _tie(self, one: list[int], two: list[int]) -> None:
+        for a, b in zip(one, two, strict=True):
+            self._parent[self._root(a)] = self._root(b)
+
+    def _link(self, op: Op) -> None:
+        """What the op says of the channels of its values."""
+        computed = [v for v in op.inputs if v.const is None]
+        floats = all(v.type.dtype == "float32" and v.type.rank for v in (*computed, *op.outputs))
+        x = op.inputs[0] if op.inputs else None
+        if not floats or x is None or x.const is not None or len(op.outputs) != 1:
+            self._lock_all(op)
+        elif dense(op):
+            self.readers.append(op)
+            self._channels(op.output)
+        elif computed == [x] and follows(op):
+            self._tie(self._channels(op.output), self._channels(x))
+        elif isinstance(op.spec, Concat) and op.spec.axis == x.type.rank - 1 and len(computed) == len(op.inputs):
+            self._tie(self._channels(op.output), [i for v in op.inputs for i in self._channels(v)])
+        elif isinstance(op.spec, Reshape) and (copies := flattened(op)):
+            self._tie(self._channels(op.output), self._channels(x) * copies)
+        elif pointwise(op):
+            for v in computed:
+                self._tie(self._channels(op.output), self._channels(v))
+        else:
+            self._lock_all(op)
+
+    def _lock_all(self, op: Op) -> None:
+        for v in (*(v for v in op.inputs if v.const is None), *op.outputs):
+            self._lock(v)
+
+
+def dense(op: Op) -> bool:
+    """Whether each output channel is a sum over all channels of the first input, with constant weights."""
+    if any(v.const is None for v in op.inputs[1:]):
+        return False
+    x, w = op.inputs[0].type, op.inputs[1].type if len(op.inputs) > 1 else None
+    if isinstance(op.spec, Conv2D):
+        return w is not None and w.shape[3] == x.shape[3]
+    return isinstance(op.spec, FullyConnected) and w is not None and w.shape[1] == x.shape[-1]
+
+
+def follows(op: Op) -> bool:
+    """Whether each output channel is made of the same one of the only computed input."""
+    x, y = op.inputs[0].type, op.output.type
+    if x.shape[-1] != y.shape[-1]:
+        return False
+    match op.spec:
+        case DepthwiseConv2D():
+            return all(v.const is not None for v in op.inputs[1:])
+        case Pad(pads=pads, mode=mode):
+            return mode == "constant" and pads[-1] == (0, 0)
+        case Mean(axes=axes):
+            return x.rank - 1 not in axes
+        case Reshape() | MaxPool2D() | AveragePool2D() | ResizeBilinear() | ResizeNearest():
+            return True
+    return pointwise(op)
+
+
+def pointwise(op: Op) -> bool:
+    """Whether elements are made of those at the same place: constants are one for all, or one for each channel."""
+    count = op.output.type.shape[-1]
+    if not (op.spec.elementwise or isinstance(op.spec, PRelu)):
+        return False
+    return all(_per_channel(v, count) if v.const is not None else v.type.shape[-1] == count for v in op.inputs)
+
+
+def _per_channel(v: Value, count: int) -> bool:
+    return v.type.size == 1 or (v.type.size == count and v.type.shape[-1] == count)
+
+
+def flattened(op: Op) -> int:
+    """How many pixels of an image lie one after the other in the only row of the output; 0: it is no such reshape."""
+    x, y = op.inputs[0].type, op.output.type
+    pixels = prod(x.shape[:-1])
+    return pixels if x.rank > 1 and y.size == y.shape[-1] == x.size and pixels > 1 else 0
+
+
+def without(channels: Channels, dead: set[int], constants: Mapping[Value, Array]) -> bool:
+    """Take these groups out of the graph, which is changed; tells whether anything was.
+
+    constants: what products read of them, [C] for each value that one reads: that goes into their biases. A value keeps
+    its first channel where it would have none.
+    """
+    graph = channels.graph
+    values = [v for v in graph.values() if v.const is None and v.type.dtype == "float32" and v.type.rank]
+    for v in values:
+        groups = channels.groups(v)
+        if {*groups.tolist()} <= dead:
+            dead.discard(int(groups[0]))
+    kept = {v: ~np.isin(channels.groups(v), [*dead]) for v in values}
+    if all(k.all() for k in kept.values()):
+        return False
+    readers = {*channels.readers}
+    for op in graph.ops:
+        if any(v in kept and not kept[v].all() for v in (*op.inputs, *op.outputs)):
+            _edit(graph, op, kept, constants if op in readers else None)
+    return True
+
+
+def _edit(graph: Graph, op: Op, kept: Mapping[Value, Array], constants: Mapping[Value, Array] | None) -> None:
+    """The op on the channels that are left. constants: what a product reads of the others; None: it is none."""
+    rows = kept[op.output]
+    if constants is not None:
+        _fold(graph, op, kept[op.inputs[0]], constants)
+        columns = kept[op.inputs[0]]
+        _put(graph, op, 1, _array(op, 1)[..., columns][rows])
+        if len(op.inputs) > 2:
+            _put(graph, op, 2, _array(op, 2)[rows])
+    else:
+        for i, v in enumerate(op.inputs):
+            if v.const is not None and v.type.size > 1:
+                _put(graph, op, i, v.const[..., rows])
+    if isinstance(op.spec, Reshape):
+        op.spec = replace(op.spec, shape=(*op.spec.shape[:-1], int(rows.sum())))
+    for v in op.outputs:
+        v.type = replace(v.type, shape=(*v.type.shape[:-1], int(rows.sum())))
+
+
+def _fold(graph: Graph, op: Op, columns: Array, constants: Mapping[Value, Array]) -> None:
+    """What the channels that go have added to each output."""
+    k = np.where(columns, 0.0, constants[op.inputs[0]])
+    w = _array(op, 1).astype(np.float64)
+    more = (w * k).reshape(len(w), -1).sum(1)
+    if not more.any():
+        return
+    if len(op.inputs) > 2:
+        _put(graph, op, 2, (_array(op, 2) + more).astype(np.float32))
+    else:
+        name = graph.unique_name(f"{op.output.name}_bias")
+        op.inputs.append(Value(name, TensorType((len(w),)), more.astype(np.float32)))
+
+
+def _array(op: Op, i: int) -> Array:
+    array = op.inputs[i].const
+    assert array is not None
+    return array
+
+
+def _put(graph: Graph, op: Op, i: int, array: Array) -> None:
+    """A constant of the op's own: others may read the old one."""
+    old = op.inputs[i]
+    array = np.ascontiguousarray(array)
+    op.inputs[i] = Value(graph.unique_name(old.name), replace(old.type, shape=array.shape), array)

@@ -1,0 +1,334 @@
+"""Precision per op: what is left in float, at whose word, and what a plan buys for what price."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from edgec.errors import EdgecError, InputError
+from edgec.ir import Graph, Op, interp, print_graph, verify
+from edgec.ops.conv import Conv2D
+from edgec.quantize import quantize
+from edgec.quantize.accuracy import Agreement, tally
+from edgec.quantize.limits import Limits, Price
+from edgec.quantize.line import Line
+from edgec.quantize.plan import Fold, Market, Plan, Planner, leaving
+from edgec.quantize.recipe import Candidate, Recipe
+from edgec.quantize.search import Found, search
+from edgec.quantize.simulate import Simulation
+from edgec.quantize.steps.lower import Lower
+from edgec.quantize.steps.minmax import MinMaxRanges
+from edgec.quantize.steps.precision import Precision
+from edgec.quantize.units import Unit, runs, units
+from edgec.quantize.work import Work
+from tests.quantize.nets import NETS, Net, random_net, samples
+
+FAST = Recipe.load("fast")
+
+
+def left(graph: Graph, *names: str) -> Work:
+    return Work(graph, samples(graph)).do(Lower()).do(MinMaxRanges()).do(Precision(names))
+
+
+def names(ops: list[Op]) -> list[str]:
+    return [op.outputs[0].name for op in ops]
+
+
+# ---- by name --------------------------------------------------------------------------------------------------------
+
+
+def test_named_ops_stay_float_between_conversions() -> None:
+    graph = NETS["chain"]()
+    (first, middle, last) = names(graph.ops)
+    made = left(graph, middle).int8().graph
+    verify(made, "quantized")
+    assert [(op.kind, op.output.type.dtype) for op in made.ops] == [
+        ("quantize", "int8"),
+        ("conv2d", "int8"),
+        ("dequantize", "float32"),
+        ("depthwise_conv2d", "float32"),
+        ("quantize", "int8"),
+        ("conv2d", "int8"),
+        ("dequantize", "float32"),
+    ]
+    assert last == graph.outputs[0].name
+    assert first in {v.name for v in made.values()}
+
+
+@pytest.mark.parametrize("name", [*NETS, "random3", "random5"])
+def test_ops_that_are_not_named_keep_their_integers(name: str) -> None:
+    """And the graph runs as near to float as without; with all named it is the float model."""
+    graph = NETS[name]() if name in NETS else random_net(int(name[-1]))
+    tries = samples(graph)
+    before = Work(graph, tries).do(MinMaxRanges())
+    convs = [op for op in graph.ops if isinstance(op.spec, Conv2D)]
+    after = before.do(Precision((convs[0].output.name,)))
+    old, new = before.int8().twins, after.int8().twins
+    assert convs[0] in old
+    assert convs[0] not in new
+    for op in {*convs[1:]} & new.keys():
+        for a, b in zip(old[op].inputs[1:], new[op].inputs[1:], strict=True):
+            if a.type.quant == b.type.quant:  # what feeds it may be rounded no longer
+                np.testing.assert_array_equal(a.const, b.const)
+        np.testing.assert_array_equal(old[op].inputs[1].const, new[op].inputs[1].const)
+    whole = before.do(Precision(("*",))).int8().graph
+    for want, got in zip(interp(graph, tries[0]).values(), interp(whole, tries[0]).values(), strict=True):
+        np.testing.assert_array_equal(want, got)
+
+
+def test_a_name_is_of_a_result_or_a_node_or_a_pattern() -> None:
+    graph = NETS["chain"]()
+    for op, source in zip(graph.ops, ["/stem/conv", "/body/dw+/body/relu", "/body/pw"], strict=True):
+        op.source = source
+    assert names([*left(graph, graph.ops[1].output.name).precision]) == [graph.ops[1].output.name]
+    assert names([*left(graph, "/body/relu").precision]) == [graph.ops[1].output.name]
+    assert names([*left(graph, "/body/*").precision]) == names(graph.ops[1:])
+    with pytest.raises(InputError, match=r"no operation is called /body/pv.*did you mean .*/body/pw"):
+        left(graph, "/body/pv")
+
+
+def test_precision_is_decided_before_weights_and_biases_are(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    graph = NETS["chain"]()
+    step = f'{{ step = "precision", floats = ["{graph.ops[0].output.name}"] }}'
+    path.write_text(f'[[candidate]]\nname = "a"\nsteps = ["minmax", {step}, "bias"]\n')
+    found = search(Recipe.load(str(path)), graph, samples(graph))
+    assert found.floating == (graph.ops[0].output.name,)
+    assert Recipe.of(found.recipe.to_json(), "b").candidates == found.recipe.candidates
+    path.write_text(f'[[candidate]]\nname = "a"\nsteps = ["minmax", "bias", {step}]\n')
+    with pytest.raises(InputError, match="ranges, then precision, then weights"):
+        Recipe.load(str(path))
+
+
+# ---- the simulation -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NETS)
+@pytest.mark.parametrize("part", [1, 2])
+def test_the_simulation_loses_what_the_int8_model_loses(name: str, part: int) -> None:
+    """All in int8, and every second op."""
+    graph = NETS[name]()
+    tries = samples(graph, 4)
+    work = Work(graph, tries).do(MinMaxRanges())
+    simulation = Simulation(work)
+    some = [op for op in graph.ops if op in simulation.ops][::part]
+    real, run, before = (
+        simulation.graph(some),
+        simulation.run(some),
+        [{k: x.copy() for k, x in s.items()} for s in tries],
+    )
+    for s, old in zip(tries, before, strict=True):
+        want, got, near = interp(graph, s), interp(real, s), run(s, None)
+        for k, y in want.items():
+            real_db, near_db = tally(y, got[k]).sqnr_db(), tally(y, near[k]).sqnr_db()
+            assert near_db == pytest.approx(real_db, abs=2.5) or min(near_db, real_db) > 45
+        assert all(np.array_equal(s[k], x) for k, x in old.items()), "the sample itself was rounded"
+
+
+def test_nothing_in_int8_is_the_float_model() -> None:
+    graph = NETS["residual"]()
+    run = Simulation(Work(graph, samples(graph)).do(MinMaxRanges())).run(())
+    for want, got in zip(interp(graph, samples(graph)[0]).values(), run(samples(graph)[0], None).values(), strict=True):
+        np.testing.assert_array_equal(want, got)
+
+
+# ---- units and runs -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_units_hold_every_op_once_and_one_product_at_most(name: str) -> None:
+    graph = NETS[name]()
+    found = units(graph, graph.ops)
+    assert sorted(names([op for u in found for op in u.ops])) == sorted(names(graph.ops))
+    assert all(sum(op.spec.macs(op) > 0 for op in u.ops) <= 1 for u in found)
+
+
+def test_runs_are_neighbours_of_all_lengths() -> None:
+    graph = NETS["chain"]()
+    every = [Unit((op,)) for op in graph.ops]
+    found = [*runs(every, every)]
+    assert {len(r) for r in found} == {1, 2, 3}
+    assert [*runs(every, every[:1] + every[2:])].count([every[0], every[2]]) == 1, "around what is gone"
+
+
+# ---- plans ----------------------------------------------------------------------------------------------------------
+
+
+def planted() -> Graph:
+    """Seven convolutions. One channel of the third is 200 times as large as the others, and the fourth makes up for it:
+    in int8 the others lose seven bits between the two."""
+    net = Net("planted", 7)
+    y = net.input(1, 12, 12, 4)
+    for i in range(7):
+        y = net.conv(y, 8, act="none" if i in (2, 6) else "relu6")
+        w, b = (v.const for v in net.build.graph.ops[-1].inputs[1:])
+        assert w is not None
+        assert b is not None
+        if i == 2:
+            w[0], b[0] = 200 * w[0], 200 * b[0]
+        if i == 3:
+            w[..., 0] /= 200
+    return net.done(y)
+
+
+def priced(each: float = 1.0) -> Callable[[Graph], Price]:
+    """So many ms for a float convolution, a tenth for an int8 one."""
+
+    def price(graph: Graph) -> Price:
+        convs = [op for op in graph.ops if isinstance(op.spec, Conv2D)]
+        floats = sum(op.output.type.dtype == "float32" for op in convs)
+        return Price(each * (floats + 0.1 * (len(convs) - floats)), 1 - floats / len(convs))
+
+    return price
+
+
+def planned(limits: Limits, graph: Graph, count: int = 12) -> Found:
+    return search(FAST, graph, samples(graph, count), limits=limits, price=priced())
+
+
+def test_without_limits_nothing_is_left_in_float() -> None:
+    graph = NETS["chain"]()
+    for limits in (None, Limits()):
+        found = search(FAST, graph, samples(graph), limits=limits, price=priced())
+        assert found.plan is None
+        assert found.floating == ()
+        assert print_graph(found.graph) == print_graph(quantize(graph, samples(graph)))
+
+
+def test_what_is_accurate_enough_stays_int8() -> None:
+    found = planned(Limits(min_sqnr=10), NETS["chain"]())
+    assert found.plan is not None
+    assert len(found.plan.rows) == 1
+    assert found.floating == ()
+
+
+def test_the_op_that_loses_most_is_left_in_float() -> None:
+    """With its neighbour, for a third of what all of them cost."""
+    graph = planted()
+    without = planned(Limits(min_sqnr=1), graph)
+    assert without.plan is not None
+    start = without.plan.rows[0].outputs[graph.outputs[0].name].sqnr_db
+    found = planned(Limits(min_sqnr=start + 6), graph)
+    assert found.plan is not None
+    assert {*names(graph.ops[2:4])} <= {*found.floating}
+    assert len(found.floating) <= 3
+    last = found.plan.rows[-1]
+    assert last.outputs[graph.outputs[0].name].sqnr_db >= start + 6
+    assert last.price is not None
+    assert last.price.ms < 4
+    assert found.candidate.steps[-1] == Precision(found.floating), "the step that makes it again"
+    assert search(Recipe("r", (found.candidate,)), graph, samples(graph, 12)).graph == found.graph
+
+
+def test_a_budget_alone_is_spent_on_what_buys_most() -> None:
+    graph = planted()
+    found = planned(Limits(max_ms=2.6), graph)  # two of seven
+    assert found.plan is not None
+    assert names([op for op in graph.ops if op.output.name in found.floating]) == names(graph.ops[2:4])
+    dbs = [row.db for row in found.plan.rows]
+    assert dbs == sorted(dbs)
+    held = planned(Limits(min_tpu_share=1.0), graph)
+    assert held.floating == ()
+
+
+def test_a_goal_out_of_reach_is_an_error_that_says_how_far_it_got() -> None:
+    graph = planted()
+    with pytest.raises(EdgecError, match=r"not reached with an estimated 0\.70 ms: .* dB, 80\.0 needed") as e:
+        planned(Limits(min_sqnr=80, max_ms=0.7), graph)
+    assert e.value.exit_code == 1
+    found = planned(Limits(min_sqnr=80), graph)
+    assert found.plan is not None
+    assert len(found.floating) == 7, "all of it in float"
+
+
+def test_a_plan_says_what_each_row_bought() -> None:
+    plan = planned(Limits(max_ms=2.6), planted()).plan
+    assert plan is not None
+    said = plan.to_json()
+    assert said["limits"] == {"max_ms": 2.6}
+    assert said["samples"] == 12
+    assert said["rows"][0]["ops"] == []
+    assert said["rows"][1]["price"]["ms"] == pytest.approx(2.5)
+    assert said["rows"][1]["db"] > said["rows"][0]["db"]
+
+
+# ---- limits ---------------------------------------------------------------------------------------------------------
+
+
+def agreement(db: float, top1: float | None = None, centred: float | None = None) -> Agreement:
+    return Agreement(0.99, db, top1, 10, 0.99 if centred is not None else None, centred)
+
+
+def test_a_drop_is_of_classes_or_of_power() -> None:
+    limits = Limits.of(max_drop="1%")
+    assert limits.needed_db(agreement(15)) == pytest.approx(20)
+    assert limits.needed_db(agreement(15, top1=0.99)) == -math.inf
+    assert [*limits.misses({"y": agreement(15)})] == ["y has 15.0 dB, 20.0 needed"]
+    assert [*limits.misses({"y": agreement(15, top1=0.99)})] == []
+    (miss,) = limits.misses({"y": agreement(15, top1=0.98)})
+    assert "another first class on 2.0% of the samples" in miss
+    assert [*Limits.of(min_sqnr=20).misses({"y": agreement(42, centred=14)})] == ["y has 14.0 dB, 20.0 needed"]
+
+
+def test_a_budget_has_room_or_not() -> None:
+    limits = Limits.of(max_ms=5, min_tpu_share="90%")
+    assert limits.affords(Price(5, 0.9))
+    assert not limits.affords(Price(5.1, 1.0))
+    assert not limits.affords(Price(4, 0.89))
+    assert not limits.goals
+    assert not Limits()
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"max_drop": "1"}, "1 is no part of a whole"),
+        ({"max_drop": "-1%"}, "no part"),
+        ({"max_drop": "101%"}, "no part"),
+        ({"max_drop": "x%"}, "no part"),
+        ({"min_tpu_share": "90"}, "90 is no part of a whole"),
+        ({"min_sqnr": math.nan}, "no ratio"),
+        ({"max_ms": 0.0}, "no inference can take 0 ms"),
+    ],
+)
+def test_what_no_limit_can_be(given: dict[str, float], why: str) -> None:
+    with pytest.raises(InputError, match=why):
+        Limits.of(**given)  # type: ignore[arg-type]
+
+
+def test_a_candidate_of_a_recipe_may_have_its_own_names() -> None:
+    """Then limits add to them."""
+    graph = planted()
+    mine = Candidate("mine", (MinMaxRanges(), Precision((graph.ops[0].output.name,))))
+    limits = Limits(max_ms=3.5)
+    found = search(replace(FAST, candidates=(mine,)), graph, samples(graph, 12), limits=limits, price=priced())
+    assert graph.ops[0].output.name in found.floating
+    assert graph.ops[2].output.name in found.floating
+
+
+def test_what_the_goal_does_not_need_is_int8_again() -> None:
+    """From all of it in float back to the two that lose most."""
+    graph = planted()
+    tries = samples(graph, 8)
+    line = Line(Work(graph, tries))
+    planner = Planner(
+        [Fold(lambda names: line.of(leaving(FAST.candidates[0], names)), tries)],
+        line.of(FAST.candidates[0]),
+        Limits(min_sqnr=20),
+        priced(),
+    )
+    market = Market.of(planner.rough, tries)
+    every = Unit(tuple(planner.rough.graph.ops))
+    rows = [planner.bought((), Unit(())), planner.bought(every.names, every)]
+    back = [*planner.not_needed(market, rows)]
+    assert all(row.back for row in back)
+    assert back[-1].outputs[graph.outputs[0].name].sqnr_db >= 20
+    prices = [row.price.ms for row in (rows[-1], *back) if row.price is not None]
+    assert prices == sorted(prices, reverse=True)
+    assert prices[-1] == pytest.approx(2.5)
+    assert {*Plan(Limits(), (*rows, *back), 8).floats} == {*names(graph.ops[2:4])}
