@@ -147,7 +147,7 @@ def _tried(found: Found) -> Iterator[str]:
         (t.name, f"{t.db:.1f}", f"{t.db - first.db:+.1f}", f"refused: {t.refused}" if t.refused else "")
         for t in sorted(found.tried, key=lambda t: -t.db)
     ]
-    yield table(("tried", "SQNR, dB", f"to {first.name}", ""), rows, "lrrl")
+    yield table(("tried", "SQNR, dB", f"over {first.name}", ""), rows, "lrrl")
 
 
 def _layer(worst: LayerNoise) -> Iterator[str]:

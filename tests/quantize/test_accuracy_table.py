@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from tests.conftest import ROOT
 from tests.tables import accuracy_rows, accuracy_tasks, accuracy_ways, peer_env
 from tests.tables.accuracy_rows import Case, Row, judge
 from tests.tables.accuracy_table import behind, markdown, models, verdicts
+from tests.tables.accuracy_ways import PUBLISHED
 
 ENTRY = {"name": "digits", "file": "none", "group": "g", "task": "cls", "inputs": [{"shape": [1, 1, 32, 32]}]}
 
@@ -116,8 +118,9 @@ def test_decoders_find_in_reference_outputs_what_is_there(shared: Path, name: st
 
 
 def rows(best: float, peer: float, published: float | None = None, tpu: float = 1.0) -> list[Row]:
-    found = [Row("m", "best", best, tpu=tpu), Row("m", "fast", 1.0, tpu=1.0), Row("m", "aimet-minmax", peer)]
-    return found if published is None else [*found, Row("m", "published", published)]
+    figures = {"best": best, "fast": 1.0, "aimet-minmax": peer} | ({} if published is None else {PUBLISHED: published})
+    shares = {"best": tpu, "fast": 1.0}
+    return [Row("m", way, db, db - 5, db + 1, tpu=shares.get(way)) for way, db in figures.items()]
 
 
 @pytest.mark.parametrize(
@@ -136,9 +139,10 @@ def test_a_peer_without_figures_is_a_row_with_its_reason_and_no_rival() -> None:
 
 
 def test_the_end_tells_means_and_a_lost_share_of_the_edge_tpu() -> None:
-    other = [Row("n", r.way, r.sqnr and r.sqnr + 2, tpu=1.0) for r in rows(21, 20)]
+    other = [replace(r, model="n", centred=0.0) for r in rows(21, 20)]
     text = "\n".join(verdicts([*rows(23, 20, tpu=0.5), *other]))
     assert "+2.00 dB, geometric mean of 2 models" in text
+    assert "| aimet-minmax | 2 | +2.00 | +1.50 | +2.00 |" in text
     assert "less of it on the Edge TPU by best than by fast: m" in text
 
 

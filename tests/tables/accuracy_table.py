@@ -94,6 +94,21 @@ def verdicts(rows: Sequence[Row]) -> Iterator[str]:
             f"at least {-TOLERANCE:g} dB on {enough} of them; "
             f"the least {min(values):+.2f} ({min(gains, key=lambda m: gains[m])})"
         )
+        yield from _by_figure(rows)
+
+
+def _by_figure(rows: Sequence[Row]) -> Iterator[str]:
+    """`best` against each peer on the models that both have, in the mean of each figure."""
+    yield ""
+    yield "| best - | models | SQNR, dB | centred | median |"
+    yield "| --- | --: | --: | --: | --: |"
+    best = {r.model: r for r in rows if r.way == "best" and r.sqnr is not None}
+    for way in (*PEERS, PUBLISHED, "fast"):
+        of = [r for r in rows if r.way == way and r.sqnr is not None and r.model in best]
+        if of:
+            names = ("sqnr", "centred", "median")
+            means = [np.mean([getattr(best[r.model], n) - getattr(r, n) for r in of]) for n in names]
+            yield f"| {way} | {len(of)} | {' | '.join(f'{m:+.2f}' for m in means)} |"
 
 
 def _shares(rows: Sequence[Row]) -> Mapping[str, tuple[float, float]]:
