@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -22,6 +23,7 @@ _OFFSET_STEPS = 0.5
 _ENOUGH = 64
 """Elements that a median is taken of."""
 _ENOUGH_CHANNELS = 6
+_SURE = 6.0
 _NEAR = 0.35
 _LEFT = 0.5
 """Of the channels' mean errors, what a wrong zero point of the input may leave unexplained."""
@@ -187,7 +189,8 @@ def _shifted(seen: Seen, noise: Noise, complete: bool) -> Iterator[Finding]:
         return
     each = np.nanmedian(errors[:, known], axis=0)
     off, middle = round(noise.offset), float(np.median(each))
-    if off and middle * off > 0 and abs(middle) > _OFFSET_STEPS:
+    doubt = float(each.std()) / math.sqrt(len(each))  # rounding shifts each channel by something else
+    if off and middle * off > 0 and abs(middle) > max(_OFFSET_STEPS, _SURE * doubt):
         text = f"its result is {abs(noise.offset):.2g} steps too {'high' if off > 0 else 'low'} everywhere"
         yield Finding("offset", True, text, f"the zero point of its result is off by {abs(off)}")
         return

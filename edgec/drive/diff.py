@@ -72,8 +72,7 @@ def diff(request: Request, say: Progress = lambda text: None) -> Diff:
         a, b = opened(request.a), opened(request.b)
         for side in (a, b):
             stack.callback(side.close)
-        notes = [*opened.notes]
-        a = opened.twin_of(a, b, notes)
+        notes = [*opened.notes, *(_scaled_note(s) for s in (a, b) if s.factors)]
         pairs = _pairs(a, b, _samples(request, a, opened.preprocess))
         macs = sum(op.spec.macs(op) for g in b.parts.values() for op in g.ops) if b.complete else 0
         exact = 0 if isinstance(b, InterpSide) and b.how == "interp" else _EXACT
@@ -129,7 +128,10 @@ class _Opener:
             if path.suffix != ".onnx":
                 raise InputError("onnxruntime runs .onnx files", spec, "give interp:, c: or litert:")
             return OnnxRuntimeSide(spec, path, self._read(path))
-        return self._ours(spec, way, self._lower(path, way == "int8"))
+        lowered = self._lower(path, way == "int8")
+        side = self._ours(spec, way, lowered)
+        side.factors = lowered.floats.factors() if lowered.floats is not None else {}
+        return side
 
     def _ours(self, spec: str, way: str, lowered: Lowered) -> InterpSide:
         graph = lowered.graph
@@ -164,23 +166,9 @@ class _Opener:
                 (self.preprocess,) = made.preprocess.values()
         return self._lowered[key]
 
-    def twin_of(self, a: Side, b: Side, notes: list[str]) -> Side:
-        """A float model beside what `int8:` made of it: the float form that was quantized, whose channels a recipe may
-        have scaled.
-        """
-        (_, one), (way, other) = parsed(a.name), parsed(b.name)
-        made = self._lowered.get(f"{other}:True")
-        if way != "int8" or one != other or made is None or made.floats is None or not isinstance(a, InterpSide):
-            return a
-        if isinstance(a, (LiteRtSide, OnnxRuntimeSide)):
-            return a
-        notes.append(
-            f"{a.name} is shown as it was quantized: with the rewrites of recipe {made.floats.found.recipe.name}"
-        )
-        graph = made.floats.graph
-        if isinstance(a, NativeSide):
-            return NativeSide(a.name, graph, native_compiler(self.request.cc))
-        return InterpSide(a.name, graph)
+
+def _scaled_note(side: Side) -> str:
+    return f"the recipe of {side.name} scaled channels of {len(side.factors)} values: they are compared as it has them"
 
 
 def parsed(spec: str) -> tuple[str, Path]:

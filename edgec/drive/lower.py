@@ -15,6 +15,7 @@ from edgec_partitioner.partition import Partition, Wishes, partition
 from edgec_runtime import Preprocess
 from edgec_runtime.manifest import MAX_THREADS
 
+from edgec.comparing.factors import channel_factors
 from edgec.drive.hands import hands
 from edgec.drive.native import HostRunners, NativeGraph, native_compiler, runner
 from edgec.drive.workers import Workers
@@ -22,7 +23,7 @@ from edgec.emit.c import check_kernels
 from edgec.errors import InputError, did_you_mean
 from edgec.frontends import read_model
 from edgec.frontends.stated import stated_preprocessing
-from edgec.ir import Graph, Refusal, verify
+from edgec.ir import Array, Graph, Refusal, verify
 from edgec.passes.pipeline import available, optimize
 from edgec.quantize.calibration import Sample, load_calibration, split
 from edgec.quantize.hands import Hands
@@ -94,7 +95,7 @@ class FloatModel:
     """The float form of a model that edgec quantized: the graph that was calibrated, on `samples` samples.
 
     run: runs it. reference: runs the model as it was before rewrites for the Edge TPU changed it. found: what became of
-    the recipe.
+    the recipe, and before: what it was given.
     """
 
     graph: Graph
@@ -102,6 +103,11 @@ class FloatModel:
     reference: Run
     samples: int
     found: Found
+    before: Graph
+
+    def factors(self) -> dict[str, Array]:
+        """What the recipe multiplied channels by, by value."""
+        return channel_factors(self.before, self.graph)
 
 
 @dataclass(frozen=True)
@@ -225,7 +231,7 @@ def _calibrated(
         found = search(recipe, graph, data.calibrate, HostRunners(compiler, say), say, ours)
     own = plain is None and isinstance(found.run, NativeGraph)
     reference = found.run if own else runner(plain or found.floats, len(data.verify), compiler, say)
-    return found.graph, FloatModel(found.floats, found.run, reference, found.samples, found)
+    return found.graph, FloatModel(found.floats, found.run, reference, found.samples, found, graph)
 
 
 def without(lowered: Lowered, refused: Mapping[str, Refusal]) -> Lowered:
