@@ -112,11 +112,18 @@ def culprit_lines(found: Diff) -> list[tuple[str, str]]:
     return [(name, plain(text)) for name, text in lines]
 
 
+def nothing(found: Diff) -> str:
+    """Why no layer is named."""
+    if not found.layers:
+        return "no layer has a name and shape that both have: only outputs were compared"
+    exact = all(one.sqnr_db == math.inf for one in found.layers)
+    return "no layer differs" if exact else "no layer differs by more than rounding of float32"
+
+
 def _culprit(found: Diff) -> Iterator[str]:
     lines = culprit_lines(found)
     if not lines:
-        exact = all(one.sqnr_db == math.inf for one in found.layers)
-        yield "no layer differs" if exact else "no layer differs by more than rounding of float32"
+        yield nothing(found)
     for name, text in lines:
         yield from textwrap.wrap(shortened(text, 400), 120, initial_indent=f"{name}: ", subsequent_indent="  ")
 
