@@ -107,6 +107,7 @@ class Output:
 class Diff:
     """Two networks compared. a, b: their names; a_how, b_how: what ran them. layers: in the order of B's graph.
     skipped_a, skipped_b: values that the other has no twin of. outputs: by B's names. notes: what to know of it all.
+    names: of the samples; labels: of classes, where a bundle has them.
     """
 
     a: str
@@ -121,6 +122,8 @@ class Diff:
     outputs: Mapping[str, Output]
     culprit: Culprit | None
     notes: Sequence[str] = ()
+    names: Sequence[str] = ()
+    labels: Sequence[str] = ()
     images: Mapping[str, tuple[Array, Array]] = field(default_factory=dict, repr=False)
 
     def worst(self) -> list[Layer]:
@@ -146,6 +149,8 @@ class Diff:
             "layers": layers,
             "skipped": {"a": [*self.skipped_a], "b": [*self.skipped_b]},
             "notes": [*self.notes],
+            "names": [*self.names],
+            "labels": [*self.labels],
         }
 
 
@@ -162,7 +167,7 @@ def result(a: Side, b: Side, inputs: str, measured: Measured, notes: Sequence[st
         notes = [*notes, "most layers compute something else: these may not be two forms of one training"]
     return Diff(
         a.name, b.name, a.how, b.how, inputs, measured.samples, layers, measured.only_a, measured.only_b,
-        outputs, _culprit(layers), notes, measured.images,
+        outputs, _culprit(layers), notes, images=measured.images,
     )  # fmt: skip
 
 

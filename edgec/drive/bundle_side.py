@@ -43,7 +43,7 @@ class BundleSide:
 
     def _open(self, tpu: str) -> None:
         m, at = self._bundle.manifest, str(self._bundle.path)
-        self.preprocess = m.preprocess
+        self.preprocess, self.labels = m.preprocess, m.labels or ()
         self._types = {n: tensor_type(info) for n, info in m.tensors.items()}
         self._file = ValuesFile()
         if VALUES_FILE in m.files:

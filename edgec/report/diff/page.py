@@ -19,6 +19,7 @@ from edgec.report.diff.text import (
     HEAD,
     OUTPUT_HEAD,
     TERMS,
+    changed,
     compared,
     culprit_lines,
     decibel,
@@ -61,7 +62,7 @@ def page(found: Diff) -> str:
         classes=[_class(one) for one in found.layers],
         terms=explained(TERMS),
         images=[*_images(found)],
-        notes=[plain(n) for n in found.notes],
+        notes=[*changed(found), *(plain(n) for n in found.notes)],
         data=_data(found),
     )
 
