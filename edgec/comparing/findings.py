@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -22,6 +23,7 @@ _OFFSET_STEPS = 0.5
 _ENOUGH = 64
 """Elements that a median is taken of."""
 _ENOUGH_CHANNELS = 6
+_SURE = 6.0
 _NEAR = 0.35
 _LEFT = 0.5
 """Of the channels' mean errors, what a wrong zero point of the input may leave unexplained."""
@@ -91,12 +93,12 @@ def _inner_errors(seen: Seen) -> Array:
     return np.where((x > low) & (y > low) & (x < high) & (y < high), errors, np.nan)
 
 
-def findings(seen: Seen, noise: Noise, complete: bool) -> list[Finding]:
-    """All that is to be said of a layer, what weighs most first."""
+def findings(seen: Seen, noise: Noise, complete: bool, by: str = "") -> list[Finding]:
+    """All that is to be said of a layer, what weighs most first. by: whose kernels run it, if not edgec's."""
     op = seen.op
     if op is None:
         return []
-    faults = [*_kernel(seen, op)]
+    faults = [*_kernel(seen, op, by)]
     if seen.own.samples and seen.own.rms_error() > 0:
         faults += [
             *((_reordered(seen) if complete else []) or _swapped(seen)),
@@ -111,14 +113,17 @@ def findings(seen: Seen, noise: Noise, complete: bool) -> list[Finding]:
     return [*faults, *losses]
 
 
-def _kernel(seen: Seen, op: Op) -> Iterator[Finding]:
+def _kernel(seen: Seen, op: Op, who: str) -> Iterator[Finding]:
     law = seen.law
     if not law.broken:
         return
     by = f"by up to {law.error:.0f} steps" if seen.value.type.dtype != "float32" else f"by {law.error:.1e} of its range"
-    kernels = ", ".join(dict.fromkeys(call.kernel for call in op.spec.calls(op))) if op.spec.has_kernel() else op.kind
+    called = ", ".join(dict.fromkeys(call.kernel for call in op.spec.calls(op))) if op.spec.has_kernel() else op.kind
     text = f"on the same inputs it differs from interp {by}, in {law.share:.1%} of the elements"
-    yield Finding("kernel", True, text, f"a bug of the kernel ({kernels}, or what computes it here), not of the model")
+    fix = f"a bug of the kernel ({called}, or what computes it here), not of the model"
+    if who:
+        fix = f"{who} computes {op.kind} otherwise than the reference; it is not the model's fault"
+    yield Finding("kernel", True, text, fix)
 
 
 def _reordered(seen: Seen) -> list[Finding]:
@@ -187,7 +192,8 @@ def _shifted(seen: Seen, noise: Noise, complete: bool) -> Iterator[Finding]:
         return
     each = np.nanmedian(errors[:, known], axis=0)
     off, middle = round(noise.offset), float(np.median(each))
-    if off and middle * off > 0 and abs(middle) > _OFFSET_STEPS:
+    doubt = float(each.std()) / math.sqrt(len(each))  # rounding shifts each channel by something else
+    if off and middle * off > 0 and abs(middle) > max(_OFFSET_STEPS, _SURE * doubt):
         text = f"its result is {abs(noise.offset):.2g} steps too {'high' if off > 0 else 'low'} everywhere"
         yield Finding("offset", True, text, f"the zero point of its result is off by {abs(off)}")
         return

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from edgec.comparing.channels import Channels
+from edgec.comparing.factors import factor_of
 from edgec.comparing.side import Placed, Sample, Side, ops_of, values_of
 from edgec.comparing.twins import Twin, limits, reals, rounded, twins
 from edgec.ir import Array, Op, Value
@@ -199,6 +200,9 @@ class _Runs:
 
         last = self.a.run(sample, see)
         types = {v.name: v.type for v in self.a.outputs}
+        for name, real in found.items():
+            if (factor := factor_of(self.a.factors, name)) is not None:
+                found[name] = (real / factor).astype(np.float32)
         return {**{n: reals(y, types[n]) for n, y in last.items() if n in types}, **found}
 
     def _twin(self, name: str, floats: Mapping[str, Array], got: Array) -> Array | None:
@@ -207,11 +211,13 @@ class _Runs:
         real = floats.get(twin.name)
         if real is None:
             return None
+        factor = factor_of(self.b.factors, name)
+        times = np.float32(1) if factor is None else factor.astype(np.float32)
         if len(twin.perms) > 1:
-            errors = [float(np.square(np.nan_to_num(real.transpose(p) - got)).sum()) for p in twin.perms]
+            errors = [float(np.square(np.nan_to_num(real.transpose(p) * times - got)).sum()) for p in twin.perms]
             twin = Twin(twin.name, (twin.perms[int(np.argmin(errors))],))
             self.twins[name] = twin
-        return np.ascontiguousarray(real.transpose(twin.perms[0]))
+        return np.ascontiguousarray(real.transpose(twin.perms[0]) * times)
 
     def _of(self, v: Value) -> Seen:
         if v.name not in self.seen:

@@ -19,6 +19,7 @@ from edgec.quantize.accuracy import Agreement
 SCHEMA = 1
 FLOAT_DB = 90.0
 """What is better than this is rounding of float32."""
+_FEW = 4
 _ALIKE_DB = 3.0
 """Of layers that are about as bad the first is named: to the next, its result is already coarse."""
 
@@ -106,6 +107,7 @@ class Output:
 class Diff:
     """Two networks compared. a, b: their names; a_how, b_how: what ran them. layers: in the order of B's graph.
     skipped_a, skipped_b: values that the other has no twin of. outputs: by B's names. notes: what to know of it all.
+    names: of the samples; labels: of classes, where a bundle has them.
     """
 
     a: str
@@ -120,6 +122,8 @@ class Diff:
     outputs: Mapping[str, Output]
     culprit: Culprit | None
     notes: Sequence[str] = ()
+    names: Sequence[str] = ()
+    labels: Sequence[str] = ()
     images: Mapping[str, tuple[Array, Array]] = field(default_factory=dict, repr=False)
 
     def worst(self) -> list[Layer]:
@@ -145,27 +149,32 @@ class Diff:
             "layers": layers,
             "skipped": {"a": [*self.skipped_a], "b": [*self.skipped_b]},
             "notes": [*self.notes],
+            "names": [*self.names],
+            "labels": [*self.labels],
         }
 
 
 def result(a: Side, b: Side, inputs: str, measured: Measured, notes: Sequence[str] = ()) -> Diff:
     """What was measured, with its findings and the culprit."""
     known = {s.value.name: s.channels for s in measured.seen}
-    layers = [_layer(s, known, b.complete) for s in measured.seen if s.op is not None and s.whole.samples]
+    layers = [_layer(s, known, b) for s in measured.seen if s.op is not None and s.whole.samples]
     outputs = {
         n: Output(t.result(), t.channels_sqnr_db(), t.max_error, measured.tops.get(n))
         for n, t in measured.outputs.items()
     }
+    faulty = [one for one in layers if one.fault is not None and one.fault.kind != "kernel"]
+    if len(layers) >= _FEW and len(faulty) > len(layers) / 2:
+        notes = [*notes, "most layers compute something else: these may not be two forms of one training"]
     return Diff(
         a.name, b.name, a.how, b.how, inputs, measured.samples, layers, measured.only_a, measured.only_b,
-        outputs, _culprit(layers), notes, measured.images,
+        outputs, _culprit(layers), notes, images=measured.images,
     )  # fmt: skip
 
 
-def _layer(s: Seen, known: Mapping[str, Channels], complete: bool) -> Layer:
+def _layer(s: Seen, known: Mapping[str, Channels], b: Side) -> Layer:
     assert s.op is not None, f"{s.value.name} is no layer's"
     read = [known.get(v.name) for v in s.op.inputs]
-    noise, own = noise_of(s, read, complete), s.own if s.own.samples else None
+    noise, own = noise_of(s, read, b.complete), s.own if s.own.samples else None
     law = s.law.error if s.law.samples else None
     return Layer(
         s.index, s.value.name, s.op.kind, s.op.source, s.part, str(s.value.type),
@@ -174,7 +183,7 @@ def _layer(s: Seen, known: Mapping[str, Channels], complete: bool) -> Layer:
         s.inherited.sqnr_db() if own else None,
         noise.steps, noise.excess_db, s.spread.used(s.value), s.spread.clipped(s.value), law,
         s.spread.low, s.spread.high, tuple(v.name for v in s.op.inputs if v.const is None),
-        tuple(findings(s, noise, complete)),
+        tuple(findings(s, noise, b.complete, "" if b.same_code else b.how)),
         tuple(np.round(s.spread.edges, 9).tolist()), tuple(s.spread.a.tolist()), tuple(s.spread.b.tolist()),
     )  # fmt: skip
 

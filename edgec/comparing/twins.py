@@ -12,8 +12,8 @@ from edgec.ir import Array, Quant, TensorType, Value
 from edgec.ir.types import dequantize
 from edgec.ops.quantize import Quantize
 
-_MADE = re.compile(r"(_int8|_f32|_\d+)$")
-"""What edgec puts behind the name of a value that it makes another form of."""
+_MADE, _MOVED = re.compile(r"(_int8|_f32)$"), re.compile(r"(_int8|_f32|_\d+)$")
+"""What edgec puts behind the name of a value that it makes another form of; of one that it lays out anew as well."""
 _COMPARED = ("float32", "int8", "uint8", "int16")
 
 
@@ -36,7 +36,7 @@ def twins(of: Mapping[str, Value], among: Mapping[str, Value], relaid: bool) -> 
     for v in of.values():
         if v.type.dtype not in _COMPARED:
             continue
-        for name in _names(v.name):
+        for name in _names(v.name, _MOVED if relaid else _MADE):
             other = among.get(name)
             if other is None or other.type.dtype not in _COMPARED:
                 continue
@@ -46,10 +46,10 @@ def twins(of: Mapping[str, Value], among: Mapping[str, Value], relaid: bool) -> 
     return found
 
 
-def _names(name: str) -> Iterator[str]:
+def _names(name: str, made: re.Pattern[str]) -> Iterator[str]:
     """The name, and those of what it may have been made from."""
     yield name
-    while (shorter := _MADE.sub("", name)) != name and shorter:
+    while (shorter := made.sub("", name)) != name and shorter:
         yield shorter
         name = shorter
     yield f"{name}_int8"

@@ -13,6 +13,7 @@ from edgec_runtime.cache import extract
 from edgec_runtime.manifest import SegmentInfo
 from edgec_runtime.session import machine_target
 
+from edgec.comparing.factors import Factors
 from edgec.comparing.side import Look, Sample, See
 from edgec.drive.native import MARK, aligned_bytes, pointers
 from edgec.drive.run import tensor_type
@@ -42,7 +43,7 @@ class BundleSide:
 
     def _open(self, tpu: str) -> None:
         m, at = self._bundle.manifest, str(self._bundle.path)
-        self.preprocess = m.preprocess
+        self.preprocess, self.labels = m.preprocess, m.labels or ()
         self._types = {n: tensor_type(info) for n, info in m.tensors.items()}
         self._file = ValuesFile()
         if VALUES_FILE in m.files:
@@ -59,6 +60,7 @@ class BundleSide:
         except ParseError as e:
             raise InputError(f"{VALUES_FILE} is damaged: {e}", at, _HINT) from e
         known = {v.name: v for g in self.parts.values() for v in g.values() if v.const is None}
+        self.factors: Factors = {name: np.array(times) for name, times in self._file.factors.items()}
         self.inputs: Sequence[Value] = [known.get(n) or Value(n, self._types[n]) for n in m.inputs]
         self.outputs: Sequence[Value] = [known.get(n) or Value(n, self._types[n]) for n in m.outputs]
         self._known = {**{n: Value(n, t) for n, t in self._types.items()}, **known}

@@ -168,7 +168,8 @@ def _build(job: Job, lowered: Lowered, asked: Outcome | None, labels: Sequence[s
     files[GRAPH_FILE] = graph_file(lowered.partition, first.segments).to_json()
     files[CALLS_FILE] = calls_file(written).to_json()
     here = Board.load("host").targets[0].name
-    files[VALUES_FILE] = values_file(here, segments, sources[here].segments).to_json()
+    factors = lowered.floats.factors() if lowered.floats is not None else {}
+    files[VALUES_FILE] = values_file(here, segments, sources[here].segments, factors).to_json()
     if lowered.floats is not None:
         pruned = lowered.floats.pruned
         more = {} if pruned is None else {"pruned": pruned.to_json()}

@@ -22,7 +22,7 @@ from edgec.drive.sides import InterpSide, LiteRtSide, NativeSide, OnnxRuntimeSid
 from edgec.errors import InputError, UnsupportedError, did_you_mean
 from edgec.frontends import read_model
 from edgec.ir import Array, Graph
-from edgec.quantize.calibration import load_calibration
+from edgec.quantize.calibration import Photos, load_calibration
 from edgec.schedule.cores import cores_of
 from edgec.steps import Progress
 
@@ -72,9 +72,9 @@ def diff(request: Request, say: Progress = lambda text: None) -> Diff:
         a, b = opened(request.a), opened(request.b)
         for side in (a, b):
             stack.callback(side.close)
-        notes = [*opened.notes]
-        a = opened.twin_of(a, b, notes)
-        pairs = _pairs(a, b, _samples(request, a, opened.preprocess))
+        notes = [*opened.notes, *(_scaled_note(s) for s in (a, b) if s.factors)]
+        given, names = _samples(request, a, opened.preprocess)
+        pairs = _pairs(a, b, given)
         macs = sum(op.spec.macs(op) for g in b.parts.values() for op in g.ops) if b.complete else 0
         exact = 0 if isinstance(b, InterpSide) and b.how == "interp" else _EXACT
         if macs > _HEAVY and exact:
@@ -85,7 +85,7 @@ def diff(request: Request, say: Progress = lambda text: None) -> Diff:
         what = "the two have no value in common: no name and shape of one is in the other"
         raise InputError(what, f"{request.a}, {request.b}", "compare two forms of one model")
     name = f"{request.inputs.name}/" if request.inputs.is_dir() else request.inputs.name
-    return result(a, b, name, measured, notes)
+    return replace(result(a, b, name, measured, notes), names=names, labels=opened.labels)
 
 
 class _Opener:
@@ -95,6 +95,7 @@ class _Opener:
         self.request, self.say = request, say
         self.preprocess: Preprocess | None = None
         self.notes: list[str] = []
+        self.labels: Sequence[str] = ()
         self._certain = request.preprocess is not None
         self._lowered: dict[str, Lowered] = {}
 
@@ -115,6 +116,7 @@ class _Opener:
         if way not in ("", "c", "litert", "edgetpu"):
             raise InputError(f"{way} does not run bundles", spec, "give the bundle alone, litert: or edgetpu:")
         side = BundleSide(spec, path, {"litert": "interpreter", "edgetpu": "auto"}.get(way, "c"))
+        self.labels = self.labels or side.labels
         known = [*side.preprocess.values()]
         if len(known) == 1 and not self._certain:
             self.preprocess, self._certain = known[0], True
@@ -129,7 +131,10 @@ class _Opener:
             if path.suffix != ".onnx":
                 raise InputError("onnxruntime runs .onnx files", spec, "give interp:, c: or litert:")
             return OnnxRuntimeSide(spec, path, self._read(path))
-        return self._ours(spec, way, self._lower(path, way == "int8"))
+        lowered = self._lower(path, way == "int8")
+        side = self._ours(spec, way, lowered)
+        side.factors = lowered.floats.factors() if lowered.floats is not None else {}
+        return side
 
     def _ours(self, spec: str, way: str, lowered: Lowered) -> InterpSide:
         graph = lowered.graph
@@ -164,23 +169,9 @@ class _Opener:
                 (self.preprocess,) = made.preprocess.values()
         return self._lowered[key]
 
-    def twin_of(self, a: Side, b: Side, notes: list[str]) -> Side:
-        """A float model beside what `int8:` made of it: the float form that was quantized, whose channels a recipe may
-        have scaled.
-        """
-        (_, one), (way, other) = parsed(a.name), parsed(b.name)
-        made = self._lowered.get(f"{other}:True")
-        if way != "int8" or one != other or made is None or made.floats is None or not isinstance(a, InterpSide):
-            return a
-        if isinstance(a, (LiteRtSide, OnnxRuntimeSide)):
-            return a
-        notes.append(
-            f"{a.name} is shown as it was quantized: with the rewrites of recipe {made.floats.found.recipe.name}"
-        )
-        graph = made.floats.graph
-        if isinstance(a, NativeSide):
-            return NativeSide(a.name, graph, native_compiler(self.request.cc))
-        return InterpSide(a.name, graph)
+
+def _scaled_note(side: Side) -> str:
+    return f"the recipe of {side.name} scaled channels of {len(side.factors)} values: they are compared as it has them"
 
 
 def parsed(spec: str) -> tuple[str, Path]:
@@ -194,11 +185,12 @@ def parsed(spec: str) -> tuple[str, Path]:
     return way, Path(rest)
 
 
-def _samples(request: Request, a: Side, preprocess: Preprocess | None) -> list[Sample]:
-    """Those that are compared, spread over all that there are."""
+def _samples(request: Request, a: Side, preprocess: Preprocess | None) -> tuple[list[Sample], list[str]]:
+    """Those that are compared, spread over all that there are, and what they are called."""
     every = load_calibration(request.inputs, a.inputs, preprocess)
     picked = np.linspace(0, len(every) - 1, min(len(every), request.samples)).round().astype(int)
-    return [every[int(i)] for i in picked]
+    names = [every.paths[int(i)].name if isinstance(every, Photos) else f"sample {i}" for i in picked]
+    return [every[int(i)] for i in picked], names
 
 
 def _pairs(a: Side, b: Side, samples: Sequence[Sample]) -> list[tuple[Sample, Sample]]:

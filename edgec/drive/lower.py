@@ -13,6 +13,7 @@ from edgec_partitioner.partition import Partition, Wishes
 from edgec_runtime import Preprocess
 from edgec_runtime.manifest import MAX_THREADS
 
+from edgec.comparing.factors import channel_factors
 from edgec.drive.hands import hands
 from edgec.drive.native import HostRunners, NativeGraph, least_ms, native_compiler, runner
 from edgec.drive.placing import left_in_float, place, pricer
@@ -21,7 +22,7 @@ from edgec.emit.c import check_kernels
 from edgec.errors import InputError, did_you_mean
 from edgec.frontends import read_model
 from edgec.frontends.stated import stated_preprocessing
-from edgec.ir import Graph, Refusal, verify
+from edgec.ir import Array, Graph, Refusal, verify
 from edgec.passes.pipeline import available, optimize
 from edgec.quantize.calibration import Kept, Sample, load_calibration, split
 from edgec.quantize.limits import Limits, share
@@ -117,7 +118,7 @@ class FloatModel:
     """The float form of a model that edgec quantized: the graph that was calibrated, on `samples` samples.
 
     run: runs it. reference: runs the model as it was before rewrites for the Edge TPU and pruning changed it. found:
-    what became of the recipe. pruned: None where that was not asked for; pruned_ms: before and after, measured here.
+    what became of the recipe, and before: what it was given. pruned: None where that was not asked for; pruned_ms: before and after, measured here.
     """
 
     graph: Graph
@@ -125,8 +126,13 @@ class FloatModel:
     reference: Run
     samples: int
     found: Found
+    before: Graph
     pruned: Pruned | None = None
     pruned_ms: tuple[float, ...] = ()
+
+    def factors(self) -> dict[str, Array]:
+        """What the recipe multiplied channels by, by value."""
+        return channel_factors(self.before, self.graph)
 
 
 @dataclass(frozen=True)
@@ -302,7 +308,7 @@ def _calibrated(graph: Graph, plain: Graph | None, data: Data, way: _Way) -> tup
         )
     own = plain is None and isinstance(found.run, NativeGraph)
     reference = found.run if own else runner(plain or found.floats, len(data.verify), compiler, say)
-    return found.graph, FloatModel(found.floats, found.run, reference, found.samples, found, pruned, here)
+    return found.graph, FloatModel(found.floats, found.run, reference, found.samples, found, graph, pruned, here)
 
 
 def without(lowered: Lowered, refused: Mapping[str, Refusal]) -> Lowered:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from edgec.comparing.factors import Factors
 from edgec.comparing.side import Look, Sample, See, walk
 from edgec.drive.native import NativeGraph
 from edgec.errors import EdgecError, InputError
@@ -28,6 +29,7 @@ class InterpSide:
         self.inputs: Sequence[Value] = graph.inputs
         self.outputs: Sequence[Value] = graph.outputs
         self.parts: Mapping[str, Graph] = {"": graph}
+        self.factors: Factors = {}
 
     def run(self, inputs: Sample, see: Look) -> dict[str, Array]:
         """See Side."""

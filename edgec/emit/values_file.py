@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from edgec_partitioner.segments import Segment
 
 from edgec.emit.c import CSource
-from edgec.ir import Graph, print_graph
+from edgec.ir import Array, Graph, print_graph
 
 VALUES_FILE = "report/values.json"
 
@@ -38,19 +38,26 @@ class SegmentValues:
 
 @dataclass(frozen=True)
 class ValuesFile:
-    """The file, for who writes it and who reads it. target: whose code it is. By segment."""
+    """The file, for who writes it and who reads it. target: whose code it is. segments: by name. factors: by value,
+    what its channels are multiplied by, beside those of the model as it came.
+    """
 
     target: str = ""
     segments: dict[str, SegmentValues] = field(default_factory=dict)
+    factors: dict[str, tuple[float, ...]] = field(default_factory=dict)
 
     def to_json(self) -> bytes:
         """As the bundle has it."""
         return (json.dumps(asdict(self), separators=(",", ":")) + "\n").encode()
 
 
-def values_file(target: str, segments: Sequence[Segment], sources: Mapping[str, CSource]) -> ValuesFile:
+def values_file(
+    target: str, segments: Sequence[Segment], sources: Mapping[str, CSource], factors: Mapping[str, Array]
+) -> ValuesFile:
     """sources: of the target, by segment name."""
-    return ValuesFile(target, {s.name: _segment(s.graph, sources[s.name]) for s in segments})
+    parts = {s.name: _segment(s.graph, sources[s.name]) for s in segments}
+    times = {name: tuple(float(f"{x:.7g}") for x in f) for name, f in factors.items()}
+    return ValuesFile(target, parts, times)
 
 
 def _segment(graph: Graph, source: CSource) -> SegmentValues:

@@ -13,8 +13,12 @@ from edgec.drive.diff import Request, diff, parsed
 from edgec.drive.sides import InterpSide
 from edgec.emit.tflite import write_tflite
 from edgec.errors import InputError
-from edgec.ir import Array, Value, interp
+from edgec.ir import Array, Builder, Value, interp
+from edgec.ops.binary import Mul
+from edgec.ops.shape import Reshape
+from edgec.ops.slice import Slice
 from edgec.quantize.accuracy import Tally
+from edgec.report.diff.text import changed
 from tests.comparing.nets import as_c, compared, small
 from tests.conftest import ROOT
 
@@ -129,6 +133,32 @@ def test_a_model_and_its_bundle(tmp_path: Path) -> None:
     same = edgec.diff(f"int8:{model}", tmp_path / "d.edgec", calibrate, samples=4)
     assert same.culprit is None
     assert same.least() == np.inf
+
+
+@pytest.mark.slow
+@pytest.mark.cc
+def test_samples_whose_class_changes_are_named(tmp_path: Path) -> None:
+    """By the labels of the bundle; of a network whose outputs are turned upside down, all of them."""
+    graph, tries = small()[0].copy(), small()[2]
+    build = Builder(graph)
+    flat = build.add(Reshape((1, 8 * 8 * 12)), [graph.outputs[0]], "row")
+    graph.outputs = [build.add(Slice((0, 0), (1, 4), (1, 1)), [flat], "scores")]
+    twin = graph.copy()
+    turned = Builder(twin)
+    twin.outputs = [turned.add(Mul(), [twin.outputs[0], turned.const(np.full(1, -1, np.float32))], "turned")]
+    for name, g in (("a", graph), ("b", twin)):
+        (tmp_path / f"{name}.tflite").write_bytes(write_tflite(g))
+    (tmp_path / "labels.txt").write_text("cat\ndog\nfox\nowl\n")
+    np.savez(tmp_path / "x.npz", x=np.stack([s["x"] for s in tries]))
+    edgec.compile(tmp_path / "b.tflite", "host", tmp_path / "b.edgec", labels=tmp_path / "labels.txt")
+    found = edgec.diff(tmp_path / "a.tflite", tmp_path / "b.edgec", tmp_path / "x.npz", samples=3)
+    (output,) = found.outputs.values()
+    assert output.agreement.top1 == 0
+    assert output.tops is not None
+    assert [at for at, _, _ in output.tops] == [0, 1, 2]
+    (said,) = changed(found)
+    assert "sample 0" in said
+    assert f"{found.labels[output.tops[0][1]]} → {found.labels[output.tops[0][2]]}" in said
 
 
 def test_what_cannot_be_compared_is_told(int8_file: Path, tmp_path: Path) -> None:

@@ -19,9 +19,11 @@ from edgec.report.diff.text import (
     HEAD,
     OUTPUT_HEAD,
     TERMS,
+    changed,
     compared,
     culprit_lines,
     decibel,
+    nothing,
     output_rows,
     row,
     samples,
@@ -50,6 +52,7 @@ def page(found: Diff) -> str:
         summary=plain(f"A {found.a} ({found.a_how}), B {found.b} ({found.b_how}); {samples(found)}; {compared(found)}"),
         warning="",
         culprit=culprit_lines(found),
+        nothing=nothing(found),
         fault=found.culprit is not None and found.culprit.fault,
         outputs=[OUTPUT_HEAD, *output_rows(found)],
         chart=along(found.layers),
@@ -59,7 +62,7 @@ def page(found: Diff) -> str:
         classes=[_class(one) for one in found.layers],
         terms=explained(TERMS),
         images=[*_images(found)],
-        notes=[plain(n) for n in found.notes],
+        notes=[*changed(found), *(plain(n) for n in found.notes)],
         data=_data(found),
     )
 

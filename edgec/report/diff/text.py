@@ -17,6 +17,7 @@ MOST = 15
 HEAD = ("#", "op", "value", "own", "inherited", "whole", "centred", "cosine", "max error", "what")
 TERMS = ("own", "inherited", "whole", "centred")
 _VALUE = 22
+_CHANGED = 4
 LABELS = {
     "kernel": "wrong kernel",
     "gain": "wrong scale",
@@ -40,6 +41,7 @@ def to_text(found: Diff, order: str = "worst", every: bool = False) -> str:
         "",
         table(OUTPUT_HEAD, [*output_rows(found)], "lrrrrr"),
     ]
+    lines += [*changed(found)]
     lines += [*_culprit(found), ""]
     shown = found.worst() if order == "worst" else list(found.layers)
     some = [one for one in shown if one.sqnr_db < math.inf][:MOST]
@@ -63,6 +65,22 @@ def output_rows(found: Diff) -> Iterator[tuple[str, ...]]:
         a = o.agreement
         top1 = "" if a.top1 is None else f"{a.top1:.0%}"
         yield plain(name), decibel(a.sqnr_db), decibel(o.centred_db), f"{a.cosine:.5f}", f"{o.max_error:.3g}", top1
+
+
+def changed(found: Diff) -> Iterator[str]:
+    """For each output the samples whose class is another one."""
+
+    def label(i: int) -> str:
+        return plain(found.labels[i]) if i < len(found.labels) else str(i)
+
+    for name, o in found.outputs.items():
+        if not o.tops:
+            continue
+        said = [
+            f"{plain(found.names[s] if s < len(found.names) else str(s))} {label(a)} → {label(b)}" for s, a, b in o.tops
+        ]
+        rest = f" and {len(said) - _CHANGED} more" if len(said) > _CHANGED else ""
+        yield f"top-1 of {plain(name)} changes: {', '.join(said[:_CHANGED])}{rest}"
 
 
 def row(one: Layer, value: int) -> tuple[str, ...]:
@@ -112,11 +130,18 @@ def culprit_lines(found: Diff) -> list[tuple[str, str]]:
     return [(name, plain(text)) for name, text in lines]
 
 
+def nothing(found: Diff) -> str:
+    """Why no layer is named."""
+    if not found.layers:
+        return "no layer has a name and shape that both have: only outputs were compared"
+    exact = all(one.sqnr_db == math.inf for one in found.layers)
+    return "no layer differs" if exact else "no layer differs by more than rounding of float32"
+
+
 def _culprit(found: Diff) -> Iterator[str]:
     lines = culprit_lines(found)
     if not lines:
-        exact = all(one.sqnr_db == math.inf for one in found.layers)
-        yield "no layer differs" if exact else "no layer differs by more than rounding of float32"
+        yield nothing(found)
     for name, text in lines:
         yield from textwrap.wrap(shortened(text, 400), 120, initial_indent=f"{name}: ", subsequent_indent="  ")
 

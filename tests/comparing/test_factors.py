@@ -1,0 +1,78 @@
+"""Channels that a recipe scaled are compared as they are: equalization is no fault."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from edgec.comparing.factors import channel_factors, factor_of
+from edgec.drive.diff import Request, diff
+from edgec.emit.tflite import write_tflite
+from edgec.ir import Array, Graph, Value, interp
+from edgec.quantize.steps.equalize import Equalize
+from edgec.quantize.work import Work
+from tests.comparing.nets import Samples, small
+from tests.quantize.nets import Net, samples
+
+EQUALIZE = '[[candidate]]\nname = "equalize"\nsteps = ["lower", { step = "equalize", dense = 1.0 }, "minmax"]\n'
+
+
+def unlike() -> tuple[Graph, Samples]:
+    """Channels of very unlike sizes between convolutions, one of them dead."""
+    net = Net("unlike", 3)
+    y = net.conv(net.input(1, 12, 12, 3), 8, act="relu")
+    y = net.depthwise(y)
+    graph = net.done(net.conv(y, 6, 1, act="none"))
+    for op in graph.ops[:2]:
+        w, b = op.inputs[1], op.inputs[2]
+        assert w.const is not None
+        assert b.const is not None
+        sizes = np.geomspace(0.02, 2, 8).astype(np.float32)
+        sizes[3] = 0
+        axis = op.spec.weight_axis
+        w.const = w.const * sizes.reshape([-1 if i == axis else 1 for i in range(4)])
+        b.const = b.const * sizes
+    return graph, samples(graph, 4)
+
+
+def values(graph: Graph, sample: dict[str, Array]) -> dict[str, Array]:
+    found: dict[str, Array] = {}
+
+    def keep(v: Value, array: Array) -> None:
+        found[v.name] = array.copy()
+
+    interp(graph, sample, keep)
+    return found
+
+
+def test_factors_are_those_of_the_values() -> None:
+    graph, tries = unlike()
+    work = Work(graph, tries)
+    Equalize(dense=1.0).run(work)
+    factors = channel_factors(graph, work.graph)
+    assert factors
+    for sample in tries:
+        before, after = values(graph, dict(sample)), values(work.graph, dict(sample))
+        for name, array in before.items():
+            factor = factor_of(factors, name)
+            want = array if factor is None else array * factor
+            np.testing.assert_allclose(after[name], want, rtol=1e-4, atol=1e-5 * np.abs(want).max())
+
+
+def test_a_graph_that_nothing_scaled_has_none() -> None:
+    floats, _, _ = small()
+    assert channel_factors(floats, floats.copy()) == {}
+
+
+@pytest.mark.cc
+def test_an_equalized_model_has_no_fault(tmp_path: Path) -> None:
+    graph, tries = unlike()
+    (tmp_path / "m.tflite").write_bytes(write_tflite(graph))
+    (tmp_path / "eq.toml").write_text(EQUALIZE)
+    np.savez(tmp_path / "x.npz", x=np.stack([s["x"] for s in tries]))
+    model = str(tmp_path / "m.tflite")
+    found = diff(Request(model, f"int8:{model}", tmp_path / "x.npz", quantize=str(tmp_path / "eq.toml")))
+    assert not [(one.value, one.findings) for one in found.layers if one.fault is not None]
+    assert [n for n in found.notes if "scaled channels" in n]
