@@ -197,7 +197,11 @@ class _Recognizer:
 
     def _exact(self, v: Value, quant: Quant | None) -> Value | None:
         """The integers of a constant, None where they lose something."""
-        if v.const is None or quant is None or (quant.axis is not None and v.type.shape[quant.axis] != len(quant.scale)):
+        if (
+            v.const is None
+            or quant is None
+            or (quant.axis is not None and v.type.shape[quant.axis] != len(quant.scale))
+        ):
             return None
         q = integers(v.const, v.type.with_quant(quant))
         scale, zero = quant.broadcast(q.ndim)

@@ -164,7 +164,6 @@ def test_elements_are_onnxruntimes(node: Node) -> None:
         (Node("MaxPool", 12, [_x(1, 2, 9, 9)], (), {"kernel_shape": [2, 2], "dilations": [2, 2]}), "dilations"),
         (Node("MaxPool", 12, [_x(1, 2, 9, 9)], (), {"kernel_shape": [2, 2]}, 2), "indices"),
         (Node("ConvTranspose", 11, [_x(1, 2, 5, 5)], (_x(2, 2, 3, 3),), {"dilations": [2, 2]}), "dilations"),
-        (Node("Mod", 13, [_x(3), _x(3)], (), {"fmod": 1}), "fmod"),
     ],
 )
 def test_refusals_say_why(node: Node, text: str) -> None:
