@@ -10,7 +10,7 @@ needs when it is compiled, counts as a constant of the run that gives it: anothe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -62,10 +62,10 @@ class Prepared(BackendRep):  # type: ignore[misc]
         key = repr(([(n, a.shape, str(a.dtype)) for n, a in feeds.items()], values))
         if key not in self._made:
             self._made[key] = self._runner(special.graph)
-        found = self._made[key]({v.name: feeds[v.name] for v in special.graph.inputs})
+        found = self._made[key]({v.name: feeds[v.name] for v in special.graph.inputs}, None)
         names = [o.name for o in self._model.graph.output]
-        make: Callable[..., tuple[Any, ...]] = namedtupledict("Outputs", names)  # type: ignore[call-arg]
-        return make(*(found[n] for n in names))
+        outputs: tuple[Any, ...] = namedtupledict("Outputs", names)(*(found[n] for n in names))
+        return outputs
 
     def specialised(self, feeds: Mapping[str, Array]) -> Specialised:
         """The optimised graph for these inputs. Raises EdgecError."""

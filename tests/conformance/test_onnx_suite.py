@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unittest
 from random import Random
+from typing import Any
 
 import numpy as np
 import onnx
@@ -37,7 +38,8 @@ def test_a_model_is_prepared_once_and_run_often(device: str) -> None:
     prepared = backend.prepare(model, device, **kwargs)
     for x in (X, 2 * X, -X):
         for given in ([x], {"x": x}):
-            np.testing.assert_array_equal(prepared.run(given)["y"], np.maximum(x, 0))
+            outputs: Any = prepared.run(given)
+            np.testing.assert_array_equal(outputs["y"], np.maximum(x, 0))
 
 
 def test_an_input_that_says_a_shape_is_a_constant_of_the_run() -> None:

@@ -141,10 +141,11 @@ def test_a_computed_shape(tmp_path: Path) -> None:
 
 
 def test_an_output_that_is_not_computed(tmp_path: Path) -> None:
-    nodes = [node("Dropout", ["x"], ["y", "mask"]), node("Cast", ["mask"], "z", to=TensorProto.FLOAT)]
-    text = message(write(tmp_path / "m.onnx", nodes, {"x": [4]}, ["z"]), UnsupportedError)
-    assert "output 1 of Dropout (mask) is read, which edgec does not compute" in text
-    agree(write(tmp_path / "m.onnx", nodes, {"x": [4]}, ["y"]))
+    constants = {n: np.ones(4, np.float32) for n in "abcd"}
+    nodes = [node("BatchNormalization", ["x", *"abcd"], ["y", "mean"]), node("Relu", ["mean"], "z")]
+    path = write(tmp_path / "m.onnx", nodes, {"x": [1, 4, 2]}, ["z"], constants, opset=9)
+    text = message(path, UnsupportedError)
+    assert "output 1 of BatchNormalization (mean) is read, which edgec does not compute" in text
 
 
 def test_elements_that_edgec_does_not_know(tmp_path: Path) -> None:
