@@ -115,11 +115,21 @@ def _indices() -> Iterator[Node]:
     yield Node("Col2Im", 18, [_x(2, 3 * 4, 9)], (_i64(5, 4), _i64(2, 2)), col)
 
 
+def _volumes() -> Iterator[Node]:
+    volume, grid = _x(2, 3, 4, 5, 3), RNG.uniform(-1.4, 1.4, (2, 2, 3, 4, 3)).astype(np.float32)
+    for mode in ("linear", "nearest"):
+        for padding in ("zeros", "border"):
+            for align in (0, 1):
+                attrs = {"mode": mode, "padding_mode": padding, "align_corners": align}
+                yield Node("GridSample", 20, [volume, grid], (), attrs)
+    yield Node("Det", 11, [_x(2, 3, 4, 4)])
+
+
 def _cases(*groups: Iterator[Node]) -> list[object]:
     return [pytest.param(node, id=f"{i}-{node}") for i, node in enumerate(n for group in groups for n in group)]
 
 
-@pytest.mark.parametrize("node", _cases(_windows(), _recurrent(), _transforms(), _indices()))
+@pytest.mark.parametrize("node", _cases(_windows(), _recurrent(), _transforms(), _indices(), _volumes()))
 def test_results_are_onnxruntimes(node: Node) -> None:
     node.check(3e-5)
 
