@@ -9,7 +9,7 @@ FIXTURES := build/venv-fixtures
 
 .PHONY: setup system demo test check lint types fast models-table partition-table stock-table cost-table pipeline-table \
         cpu-table bench-arm ablation interp-table schedule-fuzz sanitize-table tuned bench-check \
-        bench-peers bench-host busy-check accuracy-table onnx-sweep faults docs fixtures clean
+        bench-peers bench-host busy-check accuracy-table conformance onnx-sweep faults docs fixtures clean
 
 setup: system $(STAMP)
 
@@ -115,11 +115,15 @@ CASES ?= 2000
 faults: setup
 	$(BIN)/python -m tests.devices.faults --cases $(CASES) --seed $(SEED)
 
-# What int8 costs, beside public quantizers, which it installs under build/ (reads ../shared; hours for all models; rows
-# are kept in build/accuracy and made again where something changed):
+# What int8 costs, beside onnxruntime's quantizer (reads ../shared; hours for all models):
 # make accuracy-table ARGS='--models resnet8_f32,mnv1_025_224_f32 --ways best,fast'
 accuracy-table: setup
 	$(BIN)/python -m tests.tables.accuracy_table $(ARGS)
+
+# ONNX's own node tests through edgec's C, by operator: passed, failed, out of scope (build/conformance.md; a few minutes);
+# make conformance ARGS='--cases test_topk --device INTERP'
+conformance: setup
+	$(BIN)/python -m tests.tables.conformance $(ARGS)
 
 # Every node test of the onnx package through edgec, and each in every element type up to C: takes some minutes
 onnx-sweep: setup

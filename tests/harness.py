@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -45,13 +46,13 @@ def has(feature: str) -> bool:
 
 def random_array(t: TensorType, rng: np.random.Generator) -> Array:
     """Random data of a type: normal floats, all integers of the quantized range, small biases and indices."""
-    if t.dtype in ("float32", "float16"):
+    if t.np_dtype.kind == "f":
         return rng.normal(size=t.shape).astype(t.dtype)
     if t.dtype == "bool":
         return rng.integers(0, 2, t.shape).astype(bool)
     info = np.iinfo(t.np_dtype)
     low, high = (info.min, info.max) if t.dtype in ("int8", "uint8") else (-100, 100)
-    return rng.integers(low, high + 1, t.shape).astype(t.dtype)
+    return rng.integers(max(low, info.min), high + 1, t.shape).astype(t.dtype)
 
 
 def sample_graph(sample: Sample, seed: int = 0) -> Graph:
@@ -87,6 +88,21 @@ def run_c(
     with tempfile.TemporaryDirectory() as tmp:
         build_library(source.text, Path(tmp), compiler or Compiler.native("gcc"))
         return run_segment(Path(tmp) / LIBRARY, source, graph, inputs)
+
+
+_DECLARED = re.compile(r"^(?:static const \w+|EK_OP void|    (?=\w+ = \d+,)) ?(\w+)", re.MULTILINE)
+"""The names that a generated file has for itself: its constants, functions and offsets."""
+
+
+def joined(sources: Sequence[CSource]) -> str:
+    """One C text of several: the files follow each other as they are, and the preprocessor gives the names of each an
+    end of their own."""
+    text = [f'#include "{h}"\n' for h in sorted({h for source in sources for h in source.headers})]
+    for source in sources:
+        names = sorted(set(_DECLARED.findall(source.text)))
+        text += [f"#define {name} {name}_of_{source.name}\n" for name in names]
+        text += [source.text, *(f"#undef {name}\n" for name in names)]
+    return "".join(text)
 
 
 def build_library(text: str, folder: Path, compiler: Compiler) -> None:

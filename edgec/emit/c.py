@@ -44,11 +44,15 @@ Text = Literal["small", "all", "none"]
 CTYPES = {
     "float32": "float",
     "float64": "double",
+    "float16": "uint16_t",
     "int8": "int8_t",
     "uint8": "uint8_t",
     "int16": "int16_t",
     "int32": "int32_t",
     "int64": "int64_t",
+    "uint16": "uint16_t",
+    "uint32": "uint32_t",
+    "uint64": "uint64_t",
     "bool": "uint8_t",
 }
 
@@ -80,13 +84,21 @@ class CSource:
     spans: Mapping[int, tuple[int, int]]
 
 
+_SIGNED, _UNSIGNED = ("i8", "s16", "s32", "s64"), ("u8", "u16", "u32", "u64")
+_SETS = {"SIGNED": _SIGNED, "UNSIGNED": _UNSIGNED, "INTEGERS": (*_SIGNED, *_UNSIGNED)}
+"""The suffixes of the kernels that ek_base.h's EK_OF_… define."""
+
+
 @cache
 def kernel_headers() -> dict[str, str]:
     """The header that defines each kernel, found by reading csrc."""
     found: dict[str, str] = {}
     for path in sorted(CSRC.rglob("ek_*.h")):
-        for name in re.findall(r"\b(ek_\w+)\s*\(|\b(?:EK_[A-Z0-9_]+)\((ek_\w+),", path.read_text()):
-            found.setdefault(name[0] or name[1], path.relative_to(CSRC).as_posix())
+        text, header = path.read_text(), path.relative_to(CSRC).as_posix()
+        for name in re.findall(r"\b(ek_\w+)\s*\(|\b(?:EK_[A-Z0-9_]+)\((ek_\w+),", text):
+            found.setdefault(name[0] or name[1], header)
+        for types, name in re.findall(r"^EK_OF_([A-Z]+)\((ek_\w+),", text, re.MULTILINE):
+            found.update({f"{name}_{suffix}": header for suffix in _SETS[types]})
     return found
 
 
@@ -149,10 +161,6 @@ def check_kernels(graph: Graph) -> None:
         if not isinstance(op.spec, Opaque):  # of models that are only looked at
             for call in op.spec.calls(op):
                 _check_kernel(call, op)
-    for v in graph.outputs:
-        if v.type.is_plain_int8:
-            hint = "export the model with outputs in float32"
-            raise UnsupportedError(f"output {v.name} is {_type_text(v)}", graph.name, hint)
 
 
 def check_types(graph: Graph) -> None:
@@ -421,6 +429,10 @@ def _elements(array: Array) -> str:
         items = [float_literal(v) for v in flat.tolist()]
     elif array.dtype == np.float64:
         items = [repr(v) for v in flat.tolist()]
+    elif array.dtype == np.float16:
+        items = [str(v) for v in flat.view(np.uint16).tolist()]
+    elif array.dtype.kind == "u" and array.dtype.itemsize > 2:
+        items = [f"{v}u" for v in flat.tolist()]
     elif array.dtype == np.int32 or array.dtype == np.int64:
         # the most negative number has no literal of its own type
         low = int(np.iinfo(array.dtype).min)

@@ -9,7 +9,11 @@ from dataclasses import dataclass
 
 from edgec.ir import TensorType
 
-DESCR = {"float32": "<f4", "int8": "|i1", "uint8": "|u1", "int32": "<i4", "int64": "<i8", "bool": "|b1"}
+DESCR = {
+    "float32": "<f4", "float16": "<f2", "float64": "<f8",
+    "int8": "|i1", "int16": "<i2", "int32": "<i4", "int64": "<i8",
+    "uint8": "|u1", "uint16": "<u2", "uint32": "<u4", "uint64": "<u8", "bool": "|b1",
+}  # fmt: skip
 """numpy's descr of the element types that cross segment borders."""
 
 _PORTS = "void *arena, const void *weights, const void *const *in, void *const *out"

@@ -34,8 +34,13 @@ def read_model(path: Path, input_shapes: Mapping[str, tuple[int, ...]] | None = 
         graph = read_tflite(path, input_shapes or {}, opaque=True)
     else:
         graph = reader(path, input_shapes or {})
+    return checked(graph, path)
+
+
+def checked(graph: Graph, path: Path) -> Graph:
+    """The graph, if it is one that can be compiled. Raises InputError."""
     for v in graph.values():
-        if min(v.type.shape, default=1) < 1 or v.type.nbytes > MAX_TENSOR_BYTES:
+        if min(v.type.shape, default=0) < 0 or v.type.nbytes > MAX_TENSOR_BYTES:
             what = f"tensor {v.name} has the impossible shape {list(v.type.shape)}"
             raise InputError(what, str(path), "the file is damaged, or the model too large for a small board")
     try:

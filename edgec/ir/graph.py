@@ -86,6 +86,16 @@ class Graph:
                 users.setdefault(v, []).append(op)
         return users
 
+    def inputs_behind(self, values: Sequence[Value]) -> frozenset[str]:
+        """The names of the inputs that values hang on."""
+        made, todo, seen = self.producers(), list(values), set[Value]()
+        while todo:
+            value = todo.pop()
+            if value not in seen:
+                seen.add(value)
+                todo += made[value].inputs if value in made else ()
+        return frozenset(v.name for v in self.inputs if v in seen)
+
     def replace(self, old: Value, new: Value) -> None:
         """Let every reader of `old`, and the graph's outputs, read `new` instead."""
         for op in self.ops:

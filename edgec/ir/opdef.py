@@ -67,6 +67,17 @@ class Refusal:
     uncertain: bool = False
 
 
+class ComputedError(ValueError):
+    """A value hangs on the model's inputs where edgec needs a constant."""
+
+    def __init__(self, what: str, *values: Value) -> None:
+        names = ", ".join(v.name for v in values)
+        super().__init__(f"{what} ({names}) is computed at run time; edgec needs it to be constant")
+        self.values = values
+        self.inputs: frozenset[str] = frozenset()
+        """The model's inputs that they hang on, once a reader has found them."""
+
+
 @dataclass
 class OnnxNode:
     """An ONNX node as `from_onnx` sees it: attributes decoded to Python, absent optional inputs None.
@@ -100,7 +111,7 @@ class OnnxNode:
         if value is None:
             return None
         if value.const is None:
-            raise ValueError(f"input {i} ({value.name}) is computed at run time; edgec needs it to be constant")
+            raise ComputedError(f"input {i}", value)
         return value.const
 
 
@@ -131,7 +142,7 @@ class TfliteOp:
         """The constant given as input `i`."""
         value = self.input(i)
         if value.const is None:
-            raise ValueError(f"input {i} ({value.name}) is computed at run time; edgec needs it to be constant")
+            raise ComputedError(f"input {i}", value)
         return value.const
 
     def ignore(self, *fields: str) -> None:
@@ -201,6 +212,8 @@ class OpDef:
     kind: ClassVar[str]
     onnx: ClassVar[tuple[str, ...]] = ()
     """ONNX op types that `from_onnx` reads."""
+    of_constants: ClassVar[bool] = False
+    """Whether ONNX's reference computes its ONNX operators where all inputs are constants."""
     tflite: ClassVar[tuple[str, ...]] = ()
     """TFLite builtin names that `from_tflite` reads."""
     quant: ClassVar[QuantRule] = QuantRule.FLOAT

@@ -11,7 +11,8 @@ import numpy as np
 from edgec.ir import Array, KernelCall, OnnxNode, Op, Sample, Struct, TensorType, TfliteOp, Value
 from edgec.ir.opdef import Arg
 from edgec.ops import lut
-from edgec.ops.common import suffix
+from edgec.ops.arithmetic import Maximum, Minimum
+from edgec.ops.common import INTEGERS, UNSIGNED, plain_suffix
 from edgec.ops.unary import ERF, Relu, Relu6, ReluN1To1, Unary
 
 
@@ -38,19 +39,20 @@ class Clamp(Unary):
     def c(self, op: Op) -> KernelCall:
         """Integers are clamped as such."""
         x, y = op.inputs[0], op.output
-        if y.type.dtype not in ("int32", "int64"):
+        if y.type.is_quantized or y.type.dtype not in INTEGERS:
             return super().c(op)
-        least, most = (f"{y.type.dtype.upper()}_{end}" for end in ("MIN", "MAX"))
+        unsigned = y.type.dtype in UNSIGNED
+        least, most = "0" if unsigned else f"{y.type.dtype.upper()}_MIN", f"{y.type.dtype.upper()}_MAX"
         low, high = least if self.low is None else int(self.low), most if self.high is None else int(self.high)
-        bounds = Struct("ek_bounds_t", low=low, high=high)
-        return KernelCall.of(f"ek_clamp_{suffix(y.type)}", x, y, x.type.size, bounds)
+        bounds = Struct("ek_unsigned_bounds_t" if unsigned else "ek_bounds_t", low=low, high=high)
+        return KernelCall.of(f"ek_clamp_{plain_suffix(y.type)}", x, y, x.type.size, bounds)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
         """Also integers, whose bounds are."""
         yield from super().samples()
-        for dtype in ("int32", "int64"):
-            for spec in (cls(-3, 50), cls(None, 7), cls(20, None), cls()):
+        for dtype in INTEGERS:
+            for spec in (cls(3 if dtype in UNSIGNED else -3, 50), cls(None, 7), cls(20, None), cls()):
                 label = f"{dtype}_{spec.low}_{spec.high}"
                 yield Sample(spec, (Arg(TensorType((3, 4, 5), dtype)),), label=label)
 
@@ -70,6 +72,8 @@ class Clamp(Unary):
         """Attributes before opset 11, constant inputs after; the extremes of the type are no bounds."""
         if node.opset < 11:
             given = [node.attrs.get("min"), node.attrs.get("max")]
+        elif any(v is not None and v.const is None for v in (node.optional(1), node.optional(2))):
+            return cls._at_run_time(node)
         else:
             given = [None if v is None else v.item() for v in (node.const(1), node.const(2))]
         x = node.input(0)
@@ -81,6 +85,14 @@ class Clamp(Unary):
             info = np.iinfo(x.type.np_dtype)
             low, high = (None if low == info.min else low), (None if high == info.max else high)
         return node.build.add(cls.of(low, high), [x], node.name)
+
+    @staticmethod
+    def _at_run_time(node: OnnxNode) -> Value:
+        """With computed bounds."""
+        y = node.input(0)
+        for bound, spec in ((node.optional(1), Maximum()), (node.optional(2), Minimum())):
+            y = y if bound is None else node.build.add(spec, [y, bound], node.name)
+        return y
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 
 from edgec.ir import Array, OnnxNode, Op, QuantRule, Sample, Struct, TensorType, Value, Versions, edgetpu_rule
 from edgec.ops.binary import Binary, integer_divisions, scaled_struct
+from edgec.ops.cast import Cast
 from edgec.ops.fixed_point import multiply_by_quantized_multiplier, quantize_multiplier
 
 _LEFT_SHIFT = 7  # headroom that TFLite's squared difference gives both inputs
@@ -87,6 +88,16 @@ class SquaredDifference(Binary):
         return scaled_struct(self._scales(a, b, y), (a, b, y), self.clamp(y))
 
 
+def _power(a: Array, b: Array) -> Array:
+    """Integers by way of double, cut off towards zero: onnxruntime's way."""
+    if a.dtype.kind == "f":
+        return np.asarray(np.power(a, b))
+    real = np.trunc(np.power(a.astype(np.float64), b.astype(np.float64)))
+    info = np.iinfo(a.dtype)
+    inside = (real >= info.min) & (real < float(info.max) + 1)
+    return np.where(inside, np.where(inside, real, 0).astype(a.dtype), 0)
+
+
 @dataclass(frozen=True)
 class Pow(Binary):
     """a to the power b, in floats."""
@@ -96,17 +107,21 @@ class Pow(Binary):
     tflite = ("POW",)
     options = "PowOptions"
     tflite_types: ClassVar[tuple[str, ...]] = ("float32",)
-    fn = staticmethod(np.power)
+    fn = staticmethod(_power)
     quant: ClassVar[QuantRule] = QuantRule.FLOAT
     sampled: ClassVar[tuple[str, ...]] = ("float32",)
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value | list[Value]:
-        """A constant exponent may have another type than the base."""
+        """The exponent may have another type than the base: both are floats then."""
         b, x, y = node.build, node.input(0), node.input(1)
-        if y.const is not None and y.type.dtype != x.type.dtype:
-            y = b.const(y.const.astype(x.type.np_dtype), y.name)
-        return b.add(cls(), [x, y], node.name)
+        given = x.type.dtype
+        if y.const is not None and (given == "float32" or (y.const == np.trunc(y.const)).all()):
+            y = y if y.type.dtype == given else b.const(y.const.astype(given), y.name)
+        elif y.type.dtype != given:
+            x, y = (v if v.type.dtype == "float32" else b.add(Cast("float32"), [v], v.name) for v in (x, y))
+        z = b.add(cls(), [x, y], node.name)
+        return z if z.type.dtype == given else b.add(Cast(given), [z], node.name)
 
 
 @dataclass(frozen=True)
@@ -148,7 +163,30 @@ class FloorMod(Binary):
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value | list[Value]:
-        """fmod=1 takes the sign of a, which is not supported."""
-        if node.attrs.get("fmod", 0):
-            raise ValueError("fmod=1 is not supported")
-        return super().from_onnx(node)
+        """fmod=1 takes the sign of a."""
+        spec = Remainder() if node.attrs.get("fmod", 0) else cls()
+        return node.build.add(spec, [node.input(0), node.input(1)], node.name)
+
+
+def _remainder(a: Array, b: Array) -> Array:
+    """Of integers by 0: 0."""
+    if a.dtype.kind == "f":
+        return np.asarray(np.fmod(a, b))
+    return np.where(b == 0, 0, np.fmod(a, np.where(b == 0, b.dtype.type(1), b)))
+
+
+@dataclass(frozen=True)
+class Remainder(Binary):
+    """a - b * trunc(a / b), with the sign of a, as C has it."""
+
+    kind = "fmod"
+    options: ClassVar[str] = ""
+    fn = staticmethod(_remainder)
+    quant: ClassVar[QuantRule] = QuantRule.FLOAT
+    sampled: ClassVar[tuple[str, ...]] = ("float32",)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """Also integers."""
+        yield from super().samples()
+        yield from integer_divisions(cls())

@@ -27,7 +27,7 @@ from edgec.ir import (
     edgetpu_rule,
 )
 from edgec.ir.opdef import Arg
-from edgec.ops.common import act_f32, suffix
+from edgec.ops.common import INTEGERS, act_f32, plain_suffix, suffix
 from edgec.ops.fixed_point import (
     TFLITE_ACTIVATIONS,
     activation_range,
@@ -50,7 +50,8 @@ class Binary(OpDef):
     """TFLite's options table."""
     quant: ClassVar[QuantRule] = QuantRule.FREE
     elementwise: ClassVar[bool] = True
-    sampled: ClassVar[tuple[str, ...]] = ("float32", "int32")
+    plain_int8: ClassVar[bool] = True
+    sampled: ClassVar[tuple[str, ...]] = ("float32", *INTEGERS)
     """Element types of the samples, beside int8."""
     tflite_types: ClassVar[tuple[str, ...]] = ("float32", "int8", "uint8", "int32", "int64")
     """Element types that TFLite's kernel takes."""
@@ -96,7 +97,8 @@ class Binary(OpDef):
 
     def to_tflite(self, op: Op) -> TfliteCode | None:
         """The builtin of the same meaning, if there is one for this type."""
-        if not self.tflite or op.inputs[0].type.dtype not in self.tflite_types:
+        x = op.inputs[0].type
+        if not self.tflite or x.dtype not in self.tflite_types or x.is_plain_int8 or x.dtype == "uint8":
             return None
         return TfliteCode(self.tflite[0], (self.options, self.tflite_fields(op)), self.tflite_version(op))
 
@@ -113,7 +115,8 @@ class Binary(OpDef):
         a, b, y = (v.type for v in (*op.inputs, op.output))
         last = self.c_requant(a, b, y) if y.is_quantized else self.c_plain(a)
         dims = broadcast(y, a=a, b=b)
-        return KernelCall.of(f"ek_{self.kind}_{suffix(a)}", *op.inputs, op.output, dims, *([last] if last else []))
+        name = suffix(a) if y.is_quantized else plain_suffix(a)
+        return KernelCall.of(f"ek_{self.kind}_{name}", *op.inputs, op.output, dims, *([last] if last else []))
 
     def c_requant(self, a: TensorType, b: TensorType, y: TensorType) -> Struct | None:
         """The trailing struct of the int8 kernel, if it has one."""
@@ -128,7 +131,7 @@ class Binary(OpDef):
         """Equal shapes, a channel vector, a scalar, a column."""
         shape = (1, 3, 4, 5)
         for label, other in (("same", shape), ("channel", (5,)), ("scalar", ()), ("column", (1, 3, 1, 1))):
-            for dtype in cls.sampled:
+            for dtype in cls.sampled if label == "same" else cls.sampled[:2]:
                 args = (Arg(TensorType(shape, dtype)), Arg(TensorType(other, dtype)))
                 yield Sample(cls(), args, label=f"{label}_{dtype}")
             if cls.quant is not QuantRule.FLOAT:
@@ -314,7 +317,7 @@ def _div(a: Array, b: Array) -> Array:
     """Integers are cut off towards zero, as C does; by 0 they give 0, and the least by -1 wraps."""
     if a.dtype.kind == "f":
         return np.asarray(a / b)
-    safe = np.where(b == 0, 1, b)
+    safe = np.where(b == 0, b.dtype.type(1), b)
     up = (a % safe != 0) & ((a < 0) != (safe < 0))
     return np.where(b == 0, 0, a // safe + up)
 
@@ -342,6 +345,6 @@ class Div(Fused):
 def integer_divisions(spec: Binary) -> Iterator[Sample]:
     """Samples with divisors of both signs, none of them 0."""
     divisors = np.array([-7, -2, -1, 1, 2, 3])
-    for dtype in ("int32", "int64"):
-        data = divisors.astype(dtype)
+    for dtype in INTEGERS:
+        data = (divisors if dtype[0] == "i" else np.abs(divisors)).astype(dtype)
         yield Sample(spec, (Arg(TensorType((2, 50, 6), dtype)), Arg(TensorType((6,), dtype), True, data)), label=dtype)

@@ -41,6 +41,7 @@ class Tile(OpDef):
     tflite = ("TILE", "BROADCAST_TO")
     edgetpu_versions = {"TILE": Versions(1)}
     quant: ClassVar[QuantRule] = QuantRule.SAME
+    plain_int8: ClassVar[bool] = True
     edgetpu: ClassVar[bool] = True
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
@@ -71,6 +72,9 @@ class Tile(OpDef):
         assert given is not None
         if node.op_type == "Expand":
             return broadcast_to(node.build, x, np.broadcast_shapes(x.type.shape, tuple(given)), node.name)
+        if x.type.rank > 3 and len(given) == x.type.rank:  # half of the axes after the other: six move at once
+            first = tuple(r if i < 2 else 1 for i, r in enumerate(given))
+            x, given = node.build.add(cls(first), [x], node.name), [1, 1, *given[2:]]
         return node.build.add(cls(tuple(given)), [x], node.name)
 
     @classmethod

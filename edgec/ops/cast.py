@@ -23,11 +23,12 @@ ONNX_TYPES = {
     TensorProto.INT16: "int16",
     TensorProto.INT32: "int32",
     TensorProto.INT64: "int64",
-    TensorProto.UINT32: "int64",
-    TensorProto.UINT64: "int64",
+    TensorProto.UINT16: "uint16",
+    TensorProto.UINT32: "uint32",
+    TensorProto.UINT64: "uint64",
     TensorProto.BOOL: "bool",
 }
-"""The IR's element type of each of ONNX's; every float is float32."""
+"""The IR's element type of each of ONNX's; every float is float32, but where a model's inputs and outputs are not."""
 
 
 @dataclass(frozen=True)
@@ -50,12 +51,13 @@ class Cast(OpDef):
         """Towards zero; anything but 0 is true; not-a-number becomes 0."""
         if self.dtype == "bool":
             return [x[0] != 0]
-        if x[0].dtype.kind != "f" or self.dtype == "float32":
-            return [x[0].astype(self.dtype)]
+        if x[0].dtype.kind != "f" or self.dtype.startswith("float"):
+            with np.errstate(over="ignore"):
+                return [x[0].astype(self.dtype)]
         info = np.iinfo(self.dtype)
         whole = np.nan_to_num(np.trunc(x[0].astype(np.float64)), nan=0.0, posinf=np.inf, neginf=-np.inf)
         inside = np.clip(whole, float(info.min), float(info.max))
-        beyond = inside >= 2.0**63  # float(2^63 - 1) is 2^63, which int64 does not have
+        beyond = inside > info.max  # float(2^63 - 1) is 2^63, which int64 does not have
         y = np.where(beyond, 0, inside).astype(self.dtype)
         y[beyond] = info.max
         return [y]
@@ -83,8 +85,10 @@ class Cast(OpDef):
         op.ignore("inDataType", "outDataType")
         op.build.write(cls(y.type.dtype), [x], [y])
 
-    def to_tflite(self, op: Op) -> TfliteCode:
-        """CAST."""
+    def to_tflite(self, op: Op) -> TfliteCode | None:
+        """CAST, of the types that LiteRT's kernel takes."""
+        if {op.inputs[0].type.dtype, self.dtype} & {"float16", "float64", "uint16", "uint32", "uint64"}:
+            return None
         return TfliteCode("CAST", ("CastOptions", {}))
 
     def c(self, op: Op) -> KernelCall:
@@ -99,7 +103,9 @@ class Cast(OpDef):
         for source, target in (
             ("float32", "int32"), ("float32", "int64"), ("float32", "bool"), ("float32", "int8"), ("uint8", "float32"),
             ("int32", "float32"), ("int64", "int32"), ("int32", "int64"), ("bool", "float32"), ("int8", "int32"),
-            ("int64", "bool"), ("bool", "int64"),
+            ("int64", "bool"), ("bool", "int64"), ("float32", "float16"), ("float16", "float32"), ("float64", "int64"),
+            ("float32", "float64"), ("float64", "float32"), ("float32", "uint16"), ("float32", "uint32"),
+            ("float32", "uint64"), ("uint64", "float32"), ("uint32", "int64"), ("int32", "uint64"), ("uint16", "int8"),
         ):  # fmt: skip
             yield Sample(cls(target), (Arg(TensorType(shape, source)),), label=f"{source}_{target}")
 

@@ -26,6 +26,7 @@ from edgec.ir import (
 )
 from edgec.ir.opdef import Arg
 from edgec.ops.common import axis_of, real_types, suffix
+from edgec.ops.composed import by_magnitudes
 from edgec.ops.fixed_point import multiply_by_quantized_multiplier, saturating_rounding_doubling_high_mul
 from edgec.ops.norm import channels_last
 from edgec.ops.shape import transpose
@@ -79,10 +80,10 @@ class L2Norm(OpDef):
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """LpNormalization with p = 2 on any axis; a row of zeros stays zero."""
+        """LpNormalization on any axis; a row of zeros stays zero."""
         b, x = node.build, node.input(0)
-        if node.attrs.get("p", 2) != 2:
-            raise ValueError(f"p = {node.attrs['p']}; edgec normalises by the L2 norm")
+        if node.attrs.get("p", 2) == 1:
+            return by_magnitudes(b, x, axis_of(node.attrs.get("axis", -1), x.type.rank), node.name)
         axis, last = axis_of(node.attrs.get("axis", -1), x.type.rank), x.type.rank - 1
         order = (*(i for i in range(last + 1) if i != axis), axis)
         if axis == last:

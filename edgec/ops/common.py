@@ -6,6 +6,7 @@ import numpy as np
 
 from edgec.errors import UnsupportedError
 from edgec.ir import Array, Op, OpDef, Pointer, Quant, Struct, Table, TensorType, TfliteOp, Value
+from edgec.ir.opdef import ComputedError
 from edgec.ir.types import dequantize
 from edgec.ops.fixed_point import (
     ACTIVATIONS,
@@ -15,13 +16,27 @@ from edgec.ops.fixed_point import (
     round_half_away,
 )
 
-SUFFIX = {"float32": "f32", "int8": "s8", "uint8": "u8", "int16": "s16", "int32": "s32", "int64": "s64", "bool": "u8"}
+SUFFIX = {
+    "float32": "f32", "float16": "f16", "float64": "f64",
+    "int8": "s8", "int16": "s16", "int32": "s32", "int64": "s64",
+    "uint8": "u8", "uint16": "u16", "uint32": "u32", "uint64": "u64", "bool": "u8",
+}  # fmt: skip
 """Kernel name suffix of each element type, as in Arm's intrinsics."""
 
 
 def suffix(t: TensorType) -> str:
     """The kernel suffix of a tensor."""
     return SUFFIX[t.dtype]
+
+
+def plain_suffix(t: TensorType) -> str:
+    """The same where kernels of int8 without a scale differ from those of quantized int8: "i8"."""
+    return "i8" if t.is_plain_int8 else suffix(t)
+
+
+INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
+"""Element types of the kernels that ek_base.h's EK_OF_INTEGERS defines."""
+UNSIGNED = INTEGERS[1::2]
 
 
 def real_types(spec: OpDef, *x: TensorType, int8: bool = True) -> None:
@@ -49,7 +64,8 @@ def constant(op: Op, i: int) -> Array:
     if array is None:
         role = op.spec.roles[min(i, len(op.spec.roles) - 1)]
         what = f"{op.kind}: the {role} ({op.inputs[i].name}) is computed at run time; edgec needs it to be constant"
-        raise UnsupportedError(what, f"{op.source} ({op.kind})", "export the model with constant weights")
+        error = UnsupportedError(what, f"{op.source} ({op.kind})", "export the model with constant weights")
+        raise error from ComputedError(role, op.inputs[i])
     return array
 
 

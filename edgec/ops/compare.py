@@ -24,7 +24,7 @@ from edgec.ir import (
 )
 from edgec.ir.opdef import Arg
 from edgec.ops.binary import Binary, walk
-from edgec.ops.common import suffix
+from edgec.ops.common import INTEGERS, suffix
 from edgec.ops.unary import Unary
 
 
@@ -33,7 +33,7 @@ class Compare(Binary):
     """A bool for each pair."""
 
     quant: ClassVar[QuantRule] = QuantRule.FLOAT
-    sampled: ClassVar[tuple[str, ...]] = ("float32", "int32", "int64")
+    sampled: ClassVar[tuple[str, ...]] = ("float32", *INTEGERS)
     tflite_types: ClassVar[tuple[str, ...]] = ("float32", "int32", "int64", "bool")
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
@@ -111,6 +111,7 @@ class Where(OpDef):
     roles: ClassVar[tuple[str, ...]] = ("index", "act")
     quant: ClassVar[QuantRule] = QuantRule.SAME
     elementwise: ClassVar[bool] = True
+    plain_int8: ClassVar[bool] = True
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
         """The broadcast shape, the type of a."""
@@ -140,8 +141,11 @@ class Where(OpDef):
             raise ValueError(f"one condition for each row ({condition}) is not supported")
         op.build.write(cls(), op.present(), op.outputs)
 
-    def to_tflite(self, op: Op) -> TfliteCode:
-        """SELECT_V2."""
+    def to_tflite(self, op: Op) -> TfliteCode | None:
+        """SELECT_V2, of the types that LiteRT's kernel takes."""
+        y = op.output.type
+        if y.is_plain_int8 or y.dtype in ("uint8", "uint16", "uint32", "uint64"):
+            return None
         return TfliteCode("SELECT_V2", ("SelectV2Options", {}))
 
     def c(self, op: Op) -> KernelCall:
@@ -155,7 +159,7 @@ class Where(OpDef):
     def samples(cls) -> Iterator[Sample]:
         """Every type; a mask over the image, a scalar choice."""
         shape = (1, 3, 4, 5)
-        for dtype in ("float32", "int32", "int64"):
+        for dtype in ("float32", "bool", *INTEGERS):
             t = TensorType(shape, dtype)
             yield Sample(cls(), (Arg(TensorType(shape, "bool")), Arg(t), Arg(t)), label=dtype)
         mask, one = TensorType((1, 3, 4, 1), "bool"), TensorType(())

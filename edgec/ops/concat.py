@@ -49,6 +49,7 @@ class Concat(OpDef):
     tflite = ("CONCATENATION", "PACK")
     edgetpu_versions = {"CONCATENATION": Versions(2), "PACK": Versions(2)}
     quant: ClassVar[QuantRule] = QuantRule.SAME
+    plain_int8: ClassVar[bool] = True
     edgetpu: ClassVar[bool] = True
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:

@@ -51,6 +51,7 @@ from edgec.ops.window import (
     tflite_padding,
     tflite_pads,
 )
+from edgec.ops.windows_nd import conv_by_taps, conv_in_planes, of_one_row
 
 _WIDEST = 1 << 16
 """Pixels: a dilated window as wide as this is no window of an image."""
@@ -231,8 +232,14 @@ class Conv2D(_Conv):
     def from_onnx(cls, node: OnnxNode) -> Value:
         """ONNX Conv: image NCHW, weights OIHW; depthwise when every group has one input channel."""
         b, x, w = node.build, node.input(0), node.input(1)
+        if x.type.rank == 3:
+            return of_one_row(node, cls.from_onnx)[0]
+        if x.type.rank == 5:
+            return conv_in_planes(node, cls.from_onnx)
         if x.type.rank != 4:
-            raise ValueError(f"image has shape {list(x.type.shape)}; edgec compiles two spatial dimensions")
+            raise ValueError(f"image has shape {list(x.type.shape)}; edgec compiles up to three spatial dimensions")
+        if w.const is None:
+            return conv_by_taps(node)
         stride, dilation = pair(node.attrs.get("strides")), pair(node.attrs.get("dilations"))
         size = (x.type.shape[2], x.type.shape[3])
         kernel = kernel_of(node, w.type)

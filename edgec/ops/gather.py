@@ -27,6 +27,7 @@ from edgec.ir import (
 )
 from edgec.ir.opdef import Arg
 from edgec.ops.common import axis_of, suffix
+from edgec.ops.concat import Concat
 from edgec.ops.shape import element_strides
 from edgec.ops.slice import Range, take_range
 
@@ -40,6 +41,7 @@ class _Picked(OpDef):
 
     roles: ClassVar[tuple[str, ...]] = ("act", "index")
     quant: ClassVar[QuantRule] = QuantRule.SAME
+    plain_int8: ClassVar[bool] = True
 
     def _check(self, index: TensorType) -> None:
         if index.dtype not in ("int32", "int64"):
@@ -147,10 +149,13 @@ class GatherNd(_Picked):
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """Without batch dimensions."""
-        if node.attrs.get("batch_dims", 0):
-            raise ValueError(f"batch_dims {node.attrs['batch_dims']}")
-        return node.build.add(cls(), [node.input(0), node.input(1)], node.name)
+        """Batch dimensions are further coordinates, which are constants."""
+        b, x, index = node.build, node.input(0), node.input(1)
+        if count := int(node.attrs.get("batch_dims", 0)):
+            lead = np.indices(index.type.shape[:-1])[:count]
+            places = b.const(np.ascontiguousarray(np.moveaxis(lead, 0, -1), index.type.np_dtype), f"{node.name}_batch")
+            index = b.add(Concat(index.type.rank - 1), [places, index], node.name)
+        return b.add(cls(), [x, index], node.name)
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:

@@ -7,11 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from edgec.ir import Array, KernelCall, OnnxNode, Op, OpDef, Sample, Struct, TensorType, Value
+from edgec.ir import Array, Builder, KernelCall, OnnxNode, Op, OpDef, Sample, Struct, TensorType, Value
 from edgec.ir.opdef import Arg
+from edgec.ops.activation import Clamp
+from edgec.ops.binary import Add, Mul, Sub
 from edgec.ops.common import real_types
 from edgec.ops.resampling import cubic_weight
-from edgec.ops.shape import from_nhwc, to_nhwc
+from edgec.ops.shape import Reshape, from_nhwc, to_nhwc
+from edgec.ops.slice import Slice
+from edgec.ops.unary import Abs, Round
 
 _TAPS = {"nearest": 1, "bilinear": 2, "bicubic": 4}
 _ONNX_MODES = {"linear": "bilinear", "cubic": "bicubic"}
@@ -107,8 +111,12 @@ class GridSample(OpDef):
             bool(node.attrs.get("align_corners", 0)),
         )
         image, grid = node.input(0), node.input(1)
+        if image.type.rank == 5:
+            return _in_volume(node.build, spec, image, grid, node.name)
         if image.type.rank != 4:
-            raise ValueError(f"image has shape {list(image.type.shape)}; edgec compiles two spatial dimensions")
+            raise ValueError(
+                f"image has shape {list(image.type.shape)}; edgec compiles two or three spatial dimensions"
+            )
         return from_nhwc(node.build, node.build.add(spec, [to_nhwc(node.build, image), grid], node.name))
 
     def c(self, op: Op) -> KernelCall:
@@ -130,3 +138,34 @@ class GridSample(OpDef):
                     image, grid = TensorType((2, 4, 5, 3)), TensorType((2, 6, 7, 2))
                     label = f"{mode}_{padding}_{'aligned' if align else 'edges'}"
                     yield Sample(cls(mode, padding, align), (Arg(image), Arg(grid)), label=label)
+
+
+def _in_volume(b: Builder, spec: GridSample, volume: Value, grid: Value, name: str) -> Value:
+    """[N,C,D,H,W] at [N,OD,OH,OW,3]: every plane sampled, times its weight at the place's depth, added up."""
+    if spec.mode == "bicubic" or spec.padding == "reflection":
+        raise ValueError(f"mode {spec.mode} with {spec.padding} around, of three spatial dimensions")
+    n, c, depth, height, width = volume.type.shape
+    _, od, oh, ow, _ = grid.type.shape
+
+    def part(first: int, count: int) -> Value:
+        cut = b.add(Slice((0, 0, 0, 0, first), (n, od, oh, ow, count), (1,) * 5), [grid], name)
+        return b.add(Reshape((n, od * oh, ow, count)), [cut], name)
+
+    flat, z = part(0, 2), part(2, 1)
+    factor, shift = ((depth - 1) / 2, (depth - 1) / 2) if spec.align_corners else (depth / 2, (depth - 1) / 2)
+    z = b.add(Mul(), [z, b.const(np.array(factor, _F), "factor")], name)
+    z = b.add(Add(), [z, b.const(np.array(shift, _F), "shift")], name)
+    if spec.mode == "nearest":
+        z = b.add(Round(), [z], name)
+    if spec.padding == "border":
+        z = b.add(Clamp(0.0, float(depth - 1)), [z], name)
+    total: Value | None = None
+    for d in range(depth):
+        far = b.add(Abs(), [b.add(Sub(), [z, b.const(np.array(d, _F), "plane")], name)], name)
+        near = b.add(Sub(), [b.const(np.array(1, _F), "one"), b.add(Clamp(None, 1.0), [far], name)], name)
+        plane = b.add(Slice((0, 0, d, 0, 0), (n, c, 1, height, width), (1,) * 5), [volume], name)
+        image = to_nhwc(b, b.add(Reshape((n, c, height, width)), [plane], name))
+        one = b.add(Mul(), [b.add(spec, [image, flat], name), near], name)
+        total = one if total is None else b.add(Add(), [total, one], name)
+    assert total is not None
+    return b.add(Reshape((n, c, od, oh, ow)), [from_nhwc(b, total)], name)

@@ -16,6 +16,7 @@ from edgec.ops.activation import Clamp
 from edgec.ops.binary import Add, Div, Mul, Sub
 from edgec.ops.cast import ONNX_TYPES, Cast
 from edgec.ops.common import axis_of
+from edgec.ops.gather import Gather
 from edgec.ops.shape import Reshape
 from edgec.ops.unary import Round
 
@@ -73,7 +74,8 @@ class Form:
             return b.add(Reshape(()), [real], v.name) if real.type.rank else real
         if self.block:
             if v.const is None:
-                raise ValueError(f"the scales of blocks ({v.name}) are computed at run time")
+                index = np.repeat(np.arange(v.type.shape[self.axis]), self.block)[: shape[self.axis]]
+                return b.add(Gather(self.axis), [real, b.const(index, f"{v.name}_blocks")], v.name)
             repeated = np.repeat(v.const, self.block, self.axis).astype(np.float32)
             return b.const(np.take(repeated, range(shape[self.axis]), self.axis), v.name)
         return b.add(Reshape(tuple(d if i == self.axis else 1 for i, d in enumerate(shape))), [real], v.name)

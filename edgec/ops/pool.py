@@ -30,6 +30,7 @@ from edgec.ops.common import suffix
 from edgec.ops.fixed_point import ACTIVATIONS, TFLITE_ACTIVATIONS, activation_range, clamp_float, tflite_activation
 from edgec.ops.shape import from_nhwc, to_nhwc
 from edgec.ops.window import Pads, Pair, onnx_pads, out_size, pad_image, pair, patches, tflite_padding, tflite_pads
+from edgec.ops.windows_nd import Windows, average_by_taps, max_by_taps, of_one_row, pool_in_planes
 
 
 @dataclass(frozen=True)
@@ -67,15 +68,14 @@ class _Pool(OpDef):
         return self.kind == "max_pool2d" and self.act == "none"
 
     @classmethod
-    def from_onnx(cls, node: OnnxNode) -> Value:
+    def from_onnx(cls, node: OnnxNode) -> Value | list[Value]:
         """Image pools; the windows that ceil_mode adds become padding at the end."""
         x = node.input(0)
-        if x.type.rank != 4:
-            raise ValueError(f"image has shape {list(x.type.shape)}; edgec compiles two spatial dimensions")
-        if node.n_outputs > 1:
-            raise ValueError("the indices of the maxima are not supported")
-        if pair(node.attrs.get("dilations")) != (1, 1):
-            raise ValueError(f"dilations {node.attrs['dilations']} are not supported")
+        if x.type.rank == 3:
+            return of_one_row(node, cls.from_onnx)
+        real = x.type.is_quantized or x.type.dtype == "float32"
+        if x.type.rank != 4 or not real or node.n_outputs > 1 or any(d != 1 for d in node.attrs.get("dilations", ())):
+            return cls.otherwise(node)
         node.attrs.ignore("storage_order")  # of the indices
         size = (x.type.shape[2], x.type.shape[3])
         kernel, stride = pair(node.attrs["kernel_shape"]), pair(node.attrs.get("strides"))
@@ -84,8 +84,13 @@ class _Pool(OpDef):
         ceil = bool(node.attrs.get("ceil_mode", 0)) and not str(node.attrs.get("auto_pad", "")).startswith("SAME")
         spec = cls.with_onnx_attrs(cls(kernel, stride, _ceil_pads(size, kernel, stride, pads) if ceil else pads), node)
         if ceil and spec.pads != pads and getattr(spec, "count_pads", False):
-            raise ValueError("ceil_mode together with count_include_pad is not supported")
+            return cls.otherwise(node)
         return from_nhwc(node.build, node.build.add(spec, [to_nhwc(node.build, x)], node.name))
+
+    @classmethod
+    def otherwise(cls, node: OnnxNode) -> Value | list[Value]:
+        """A pool that is none of the images that the kernels take."""
+        raise NotImplementedError(cls.kind)
 
     @classmethod
     def with_onnx_attrs(cls, spec: _Pool, node: OnnxNode) -> _Pool:
@@ -187,6 +192,14 @@ class MaxPool2D(_Pool):
     tflite = ("MAX_POOL_2D",)
     edgetpu_versions = {"MAX_POOL_2D": Versions(2)}
 
+    @classmethod
+    def otherwise(cls, node: OnnxNode) -> Value | list[Value]:
+        """Three dimensions, dilation, indices."""
+        windows = Windows.of(node, node.input(0).type.shape[2:], node.attrs["kernel_shape"])
+        if node.n_outputs > 1 or any(d != 1 for d in windows.dilation) or len(windows.size) != 3:
+            return max_by_taps(node, windows, node.n_outputs > 1)
+        return pool_in_planes(node, windows, cls.from_onnx)
+
     def ref(self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]) -> list[Array]:
         """Tap by tap, which is faster than one maximum over a six-dimensional view."""
         lowest = -np.inf if x[0].dtype.kind == "f" else np.iinfo(x[0].dtype).min
@@ -214,6 +227,15 @@ class AveragePool2D(_Pool):
     onnx = ("AveragePool",)
     tflite = ("AVERAGE_POOL_2D",)
     edgetpu_versions = {"AVERAGE_POOL_2D": Versions(2)}
+
+    @classmethod
+    def otherwise(cls, node: OnnxNode) -> Value | list[Value]:
+        """Three dimensions, dilation, partial windows in which padding counts."""
+        windows = Windows.of(node, node.input(0).type.shape[2:], node.attrs["kernel_shape"])
+        if len(windows.size) == 3 and not any(map(any, windows.pads)) and set(windows.dilation) == {1}:
+            node.attrs.ignore("count_include_pad")
+            return pool_in_planes(node, windows, cls.from_onnx)
+        return average_by_taps(node, windows)
 
     def counts(self, x: TensorType) -> Array:
         """[1, OH, OW, 1]: how many elements each window holds."""

@@ -28,11 +28,13 @@ from edgec.ir import (
     edgetpu_rule,
 )
 from edgec.ir.opdef import Arg
-from edgec.ops.common import axis_of, ints, suffix
+from edgec.ops.activation import Clamp
+from edgec.ops.binary import Add, Sub
+from edgec.ops.common import INTEGERS, axis_of, ints, plain_suffix, suffix
 from edgec.ops.fixed_point import multiply_by_quantized_multiplier, quantize_multiplier, round_half_away
 from edgec.ops.limits import within
 from edgec.ops.shape import Reshape
-from edgec.ops.unary import Abs, Sqrt, Square
+from edgec.ops.unary import Abs, Exp, Log, Sqrt, Square
 
 _MEAN = (62_720, 98_304)
 """Elements of the largest MEAN seen mapped, [1,7,7,1280], and of the one refused, [1,256,128,3]."""
@@ -47,8 +49,9 @@ class _Reduce(OpDef):
 
     fn: ClassVar[Callable[..., Any]]
     integers: ClassVar[bool] = True
-    """Whether there are kernels for int32 and int64 too, which wrap as two's complement does."""
+    """Whether there are kernels for plain integers too, which wrap as two's complement does."""
     edgetpu: ClassVar[bool] = True
+    plain_int8: ClassVar[bool] = True
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
         """The other axes, and the type of the input."""
@@ -103,8 +106,11 @@ class _Reduce(OpDef):
         axes = tuple(sorted({axis_of(a, rank) for a in ints(op.const(1)) or ()}))
         op.build.write(cls(axes, bool(op.options.keepDims)), [op.input(0)], op.outputs)
 
-    def to_tflite(self, op: Op) -> TfliteCode:
-        """Version 2 is int8."""
+    def to_tflite(self, op: Op) -> TfliteCode | None:
+        """Version 2 is int8. Of plain integers TFLite has int32 and int64, and no mean."""
+        x = op.inputs[0].type
+        if not (x.is_quantized or x.dtype == "float32" or (x.dtype in ("int32", "int64") and self.kind != "mean")):
+            return None
         version = 2 if op.inputs[0].type.dtype == "int8" else 1
         inputs = (op.inputs[0], np.array(self.axes, np.int32))
         return TfliteCode(self.tflite[0], ("ReducerOptions", {"keepDims": self.keep_dims}), version, inputs)
@@ -118,7 +124,8 @@ class _Reduce(OpDef):
             keep=[d for d, _ in kept], keep_stride=[s for _, s in kept],
             red=[d for d, _ in reduced], red_stride=[s for _, s in reduced], **self.c_fields(x, y),
         )  # fmt: skip
-        return KernelCall.of(f"ek_{self.kind}_{suffix(y)}", op.inputs[0], op.output, shape)
+        name = suffix(y) if y.is_quantized else plain_suffix(y)
+        return KernelCall.of(f"ek_{self.kind}_{name}", op.inputs[0], op.output, shape)
 
     def c_fields(self, x: TensorType, y: TensorType) -> dict[str, float]:
         """What int8 sums need."""
@@ -135,7 +142,7 @@ class _Reduce(OpDef):
             ("scattered", cls((0, 2), False), (2, 3, 4, 5)),
         ):
             yield Sample(spec, (Arg(TensorType(shape)),), label=label)
-            for dtype in ("int32", "int64") if cls.integers else ():
+            for dtype in INTEGERS if cls.integers else ():
                 yield Sample(spec, (Arg(TensorType(shape, dtype)),), label=f"{label}_{dtype}")
             if cls.quant is QuantRule.FLOAT:
                 continue
@@ -162,6 +169,28 @@ def _walk(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[list[tuple[int
         else:
             groups.append((i in axes, d, stride))
     return [(d, s) for reduced, d, s in groups if not reduced], [(d, s) for reduced, d, s in groups if reduced]
+
+
+def _mean(x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
+    """Of integers cut off towards zero, and of none 0."""
+    if x.dtype.kind == "f":
+        with np.errstate(all="ignore"):
+            return np.asarray(np.sum(x, axis=axis, keepdims=keepdims) / prod(x.shape[a] for a in axis))
+    total = np.sum(x, axis=axis, keepdims=keepdims, dtype=np.uint64 if x.dtype.kind == "u" else np.int64)
+    count = total.dtype.type(max(1, prod(x.shape[a] for a in axis)))
+    return np.asarray(total // count + ((total < 0) & (total % count != 0)))
+
+
+def _largest(x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
+    """Of none, the least that there is."""
+    lowest = -np.inf if x.dtype.kind == "f" else False if x.dtype == bool else np.iinfo(x.dtype).min
+    return np.asarray(np.max(x, axis=axis, keepdims=keepdims, initial=lowest))
+
+
+def _smallest(x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
+    """Of none, the most that there is."""
+    highest = np.inf if x.dtype.kind == "f" else True if x.dtype == bool else np.iinfo(x.dtype).max
+    return np.asarray(np.min(x, axis=axis, keepdims=keepdims, initial=highest))
 
 
 def _reduced(b: Builder, spec: _Reduce, x: Value, keep: bool, name: str) -> Value:
@@ -198,8 +227,7 @@ class Mean(_Sums):
     onnx = ("ReduceMean", "GlobalAveragePool")
     tflite = ("MEAN",)
     edgetpu_versions = {"MEAN": Versions(2)}
-    fn = staticmethod(np.mean)
-    integers: ClassVar[bool] = False
+    fn = staticmethod(_mean)
 
     def rescale(self, total: Array, x: TensorType, y: TensorType) -> Array:
         """The centred sum times the multiplier (TFLite's reference Mean)."""
@@ -238,7 +266,7 @@ class Sum(_Sums):
     """The sum. ONNX's sums of magnitudes and squares are read as such."""
 
     kind = "sum"
-    onnx = ("ReduceSum", "ReduceL1", "ReduceL2", "ReduceSumSquare")
+    onnx = ("ReduceSum", "ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSum")
     tflite = ("SUM",)
     edgetpu_versions = {"SUM": Versions(2)}
     fn = staticmethod(np.sum)
@@ -264,13 +292,45 @@ class Sum(_Sums):
     def from_onnx(cls, node: OnnxNode) -> Value:
         """The root of the sum of squares is ReduceL2."""
         y = super().from_onnx(node)
-        return node.build.add(Sqrt(), [y], node.name) if node.op_type == "ReduceL2" else y
+        after = {"ReduceL2": Sqrt, "ReduceLogSum": Log}.get(node.op_type)
+        return node.build.add(after(), [y], node.name) if after else y
 
     @classmethod
     def prepared(cls, node: OnnxNode, b: Builder, x: Value) -> Value:
         """|x| and x²."""
         before = {"ReduceL1": Abs, "ReduceL2": Square, "ReduceSumSquare": Square}.get(node.op_type)
         return b.add(before(), [x], node.name) if before else x
+
+
+@dataclass(frozen=True)
+class ReduceLogSumExp(OpDef):
+    """log Σ e^x: read as the sum of e^(x - max), which no large x drives to infinity."""
+
+    kind = "reduce_log_sum_exp"
+    onnx = ("ReduceLogSumExp",)
+
+    @classmethod
+    def from_onnx(cls, node: OnnxNode) -> Value:
+        """Five ops."""
+        b, x = node.build, node.input(0)
+        given = ints(node.const(1)) if node.opset >= 18 else node.attrs.get("axes")
+        keep = bool(node.attrs.get("keepdims", 1))
+        if node.attrs.get("noop_with_empty_axes", 0) and not given:
+            return x
+        axes = tuple(sorted(axis_of(a, x.type.rank) for a in given or range(x.type.rank)))
+        top = b.add(
+            Clamp(float(np.finfo(np.float32).min), float(np.finfo(np.float32).max)), [b.add(ReduceMax(axes), [x])]
+        )
+        total = b.add(Sum(axes), [b.add(Exp(), [b.add(Sub(), [x, top], node.name)], node.name)], node.name)
+        y = b.add(Add(), [b.add(Log(), [total], node.name), top], node.name)
+        return (
+            y if keep else b.add(Reshape(tuple(d for i, d in enumerate(y.type.shape) if i not in axes)), [y], node.name)
+        )
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """None: it is read as others."""
+        return iter(())
 
 
 @dataclass(frozen=True)
@@ -282,7 +342,7 @@ class ReduceMax(_Reduce):
     tflite = ("REDUCE_MAX",)
     edgetpu_versions = {"REDUCE_MAX": Versions(2)}
     quant: ClassVar[QuantRule] = QuantRule.SAME
-    fn = staticmethod(np.max)
+    fn = staticmethod(_largest)
 
 
 @dataclass(frozen=True)
@@ -294,7 +354,7 @@ class ReduceMin(_Reduce):
     tflite = ("REDUCE_MIN",)
     edgetpu_versions = {"REDUCE_MIN": Versions(2)}
     quant: ClassVar[QuantRule] = QuantRule.SAME
-    fn = staticmethod(np.min)
+    fn = staticmethod(_smallest)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import numpy as np
 
 from edgec.ir import OnnxNode, OpDef, Sample, TensorType, Value
 from edgec.ops.common import axis_of, ints
+from edgec.ops.linear_maps import resized
 from edgec.ops.resampling import MODES, TFLITE_MODES, Axis, coordinates, nearest, same_places
 from edgec.ops.resize import Resize, ResizeBilinear, ResizeCubic, ResizeNearest
 from edgec.ops.shape import from_nhwc, to_nhwc
@@ -41,6 +42,8 @@ class OnnxResize(OpDef):
         if not changed:
             node.attrs.ignore("mode", "coordinate_transformation_mode", "antialias")
             return x
+        if (made := _by_matrices(node, sizes, scales)) is not None:
+            return made
         first = 1 if x.type.rank == 4 and set(changed) <= {1, 2} and 1 in changed else 2
         if x.type.rank != 4 or not set(changed) <= {first, first + 1}:
             raise ValueError(f"{x.type} to {sizes}; edgec resizes height and width of images")
@@ -55,6 +58,20 @@ class OnnxResize(OpDef):
     def samples(cls) -> Iterator[Sample]:
         """None: it is read, and never part of a graph."""
         return iter(())
+
+
+def _by_matrices(node: OnnxNode, sizes: list[int], scales: Scales) -> Value | None:
+    """With a filter, or of a part of the image: what no resize op does."""
+    shape = node.input(0).type.shape
+    filtered = node.attrs.get("antialias", 0) and any(s < d for d, s in zip(shape, sizes, strict=True))
+    if node.attrs.get("coordinate_transformation_mode") == "tf_crop_and_resize":
+        given, rank = node.const(1), len(shape)
+        assert given is not None
+        axes = [axis_of(a, rank) for a in node.attrs.get("axes") or range(rank)]
+        roi = np.array([0.0] * rank + [1.0] * rank)
+        roi[axes], roi[[rank + a for a in axes]] = given[: len(axes)], given[len(axes) :]
+        return resized(node, sizes, scales, roi)
+    return resized(node, sizes, scales, None) if filtered else None
 
 
 def _target(node: OnnxNode, x: TensorType) -> tuple[list[int], Scales]:

@@ -29,7 +29,7 @@ from edgec.ir import (
     edgetpu_rule,
 )
 from edgec.ir.opdef import Arg
-from edgec.ops.common import axis_of, suffix
+from edgec.ops.common import axis_of, ints, suffix
 from edgec.ops.limits import within
 
 _TRANSPOSE = (82_944, 102_400)
@@ -52,6 +52,7 @@ class Reshape(OpDef):
     edgetpu_versions = {name: Versions(1) for name in ("RESHAPE", "SQUEEZE", "EXPAND_DIMS")}
     quant: ClassVar[QuantRule] = QuantRule.SAME
     edgetpu: ClassVar[bool] = True
+    plain_int8: ClassVar[bool] = True
     view: ClassVar[bool] = True
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
@@ -66,12 +67,15 @@ class Reshape(OpDef):
         return [x[0].reshape(self.shape)]
 
     @classmethod
-    def from_onnx(cls, node: OnnxNode) -> Value:
+    def from_onnx(cls, node: OnnxNode) -> Value | list[Value]:
         """Reshape, Flatten, Squeeze, Unsqueeze with constant shapes and axes; Identity and Dropout as themselves."""
         x = node.input(0)
         if node.op_type == "Dropout":
             _check_inference(node)
-        return node.build.add(cls(_onnx_shape(node, x.type.shape)), [x], node.name)
+        y = node.build.add(cls(_onnx_shape(node, x.type.shape)), [x], node.name)
+        if node.op_type == "Dropout" and node.n_outputs > 1:
+            return [y, node.build.const(np.ones(x.type.shape, bool), f"{node.name}_mask")]
+        return y
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
@@ -121,8 +125,7 @@ def _onnx_shape(node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, ...]:
         return (prod(shape[:axis]), prod(shape[axis:]))
     if node.op_type == "Reshape":
         return _resolve(node, shape)
-    given = node.attrs.get("axes") if node.opset < 13 else node.const(1)
-    axes = None if given is None else [int(a) for a in given]
+    axes = node.attrs.get("axes") if node.opset < 13 else ints(node.const(1))
     if node.op_type == "Squeeze":
         drop = (
             {axis_of(a, len(shape)) for a in axes} if axes is not None else {i for i, d in enumerate(shape) if d == 1}
@@ -169,6 +172,7 @@ class Transpose(OpDef):
     edgetpu_versions = {"TRANSPOSE": Versions(2)}
     quant: ClassVar[QuantRule] = QuantRule.SAME
     edgetpu: ClassVar[bool] = True
+    plain_int8: ClassVar[bool] = True
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
         """The dimensions in the order of `perm`."""

@@ -51,6 +51,7 @@ class Slice(OpDef):
     tflite = ("SLICE", "STRIDED_SLICE", "REVERSE_V2")
     edgetpu_versions = {"SLICE": Versions(2), "STRIDED_SLICE": Versions(2)}
     quant: ClassVar[QuantRule] = QuantRule.SAME
+    plain_int8: ClassVar[bool] = True
     edgetpu: ClassVar[bool] = True
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:

@@ -36,11 +36,12 @@ from edgec.ops.common import (
     suffix,
     with_float_weights,
 )
-from edgec.ops.conv import conv_samples
+from edgec.ops.conv import Conv2D, conv_samples
 from edgec.ops.fixed_point import TFLITE_ACTIVATIONS, clamp_float, tflite_activation
 from edgec.ops.limits import within
 from edgec.ops.shape import from_nhwc, to_nhwc, transpose
 from edgec.ops.window import Pads, Pair, kernel_of, pair, same_pads
+from edgec.ops.windows_nd import transposed_conv
 
 MEDIAPIPE = "custom Convolution2DTransposeBias"
 """MediaPipe's operator: always with a bias, its options a C struct (padding: 1 SAME, 2 VALID; stride x, stride y)."""
@@ -125,10 +126,8 @@ class TransposeConv2D(OpDef):
     def from_onnx(cls, node: OnnxNode) -> Value:
         """ONNX ConvTranspose: image NCHW, weights [C,O/group,KH,KW]; groups become zeros in dense weights."""
         b, x, w = node.build, node.input(0), node.input(1)
-        if x.type.rank != 4:
-            raise ValueError(f"image has shape {list(x.type.shape)}; edgec compiles two spatial dimensions")
-        if pair(node.attrs.get("dilations")) != (1, 1):
-            raise ValueError(f"dilations {node.attrs['dilations']} are not supported")
+        if x.type.rank != 4 or w.const is None or any(d != 1 for d in node.attrs.get("dilations", ())):
+            return transposed_conv(node, Conv2D.from_onnx)
         groups = int(node.attrs.get("group", 1))
         if groups > 1:
             w = b.const(_ungrouped(node, groups), w.name)

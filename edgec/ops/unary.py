@@ -30,7 +30,7 @@ from edgec.ir import (
 )
 from edgec.ir.opdef import Arg
 from edgec.ops import lut
-from edgec.ops.common import suffix
+from edgec.ops.common import INTEGERS, plain_suffix
 from edgec.ops.limits import ONE_ROW_MAPPED, one_row, within
 
 LOGISTIC_QUANT = Quant.per_tensor(1 / 256, -128)
@@ -53,7 +53,8 @@ class Unary(OpDef):
     prescribed: ClassVar[Quant | None] = None
     """The output scale, where it is prescribed."""
     integers: ClassVar[bool] = False
-    """Whether there are kernels for int32 and int64 too, which wrap as two's complement does."""
+    """Whether there are kernels for plain integers too, which wrap as two's complement does."""
+    plain_int8: ClassVar[bool] = True
     quant: ClassVar[QuantRule] = QuantRule.FREE
     elementwise: ClassVar[bool] = True
 
@@ -97,7 +98,7 @@ class Unary(OpDef):
         """The builtin of the same meaning, if there is one for this type."""
         x = op.inputs[0].type
         version = self.versions[x.is_quantized]
-        if not self.tflite or version is None or x.dtype in ("int32", "int64"):
+        if not self.tflite or version is None or not (x.is_quantized or x.dtype in ("float32", "bool")):
             return None
         return TfliteCode(self.tflite[0], self.tflite_options(), version)
 
@@ -113,7 +114,7 @@ class Unary(OpDef):
             return KernelCall.of("ek_lut_s8", *args, Table(self.table(x.type, y.type), "lut"))
         k = dict(zip("ab", self.coefficients(), strict=False))
         extra = [Struct("ek_coef_t", **k)] if k else []
-        return KernelCall.of(f"ek_{self.kernel()}_{suffix(y.type)}", *args, *extra)
+        return KernelCall.of(f"ek_{self.kernel()}_{plain_suffix(x.type)}", *args, *extra)
 
     def kernel(self) -> str:
         """The C kernel's name without its type."""
@@ -134,7 +135,7 @@ class Unary(OpDef):
         low, high = cls.domain
         for i, spec in enumerate(cls.variants()):
             yield Sample(spec, (Arg(TensorType((1, 3, 4, 5))),), label=f"{i}_f32")
-            for dtype in ("int32", "int64") if cls.integers else ():
+            for dtype in INTEGERS if cls.integers else ():
                 yield Sample(spec, (Arg(TensorType((3, 4, 5), dtype)),), label=f"{i}_{dtype}")
             for n, scale in enumerate(((high - low) / 255, (high - low) / 100)):
                 zero = max(-128, -128 - round(low / scale))
@@ -253,6 +254,15 @@ Round = _row("round", np.rint, "The nearest whole number, ties to even.", onnx=(
 Sign = _row("sign", np.sign, "-1, 0 or 1.", integers=True, onnx=("Sign",), tflite=("SIGN",), options="SignOptions")
 Sin = _row("sin", np.sin, "The sine of radians.", onnx=("Sin",), tflite=("SIN",))
 Cos = _row("cos", np.cos, "The cosine of radians.", onnx=("Cos",), tflite=("COS",), options="CosOptions")
+Tan = _row("tan", np.tan, "The tangent of radians.", onnx=("Tan",), domain=(-1.0, 1.0))
+Asin = _row("asin", np.arcsin, "The inverse of the sine.", onnx=("Asin",), domain=(-1.0, 1.0))
+Acos = _row("acos", np.arccos, "The inverse of the cosine.", onnx=("Acos",), domain=(-1.0, 1.0))
+Atan = _row("atan", np.arctan, "The inverse of the tangent.", onnx=("Atan",))
+Sinh = _row("sinh", np.sinh, "The hyperbolic sine.", onnx=("Sinh",))
+Cosh = _row("cosh", np.cosh, "The hyperbolic cosine.", onnx=("Cosh",))
+Asinh = _row("asinh", np.arcsinh, "The inverse of the hyperbolic sine.", onnx=("Asinh",))
+Acosh = _row("acosh", np.arccosh, "The inverse of the hyperbolic cosine.", onnx=("Acosh",), domain=(1.0, 4.0))
+Atanh = _row("atanh", np.arctanh, "The inverse of the hyperbolic tangent.", onnx=("Atanh",), domain=(-0.9, 0.9))
 Erf = _row("erf", ERF, "The error function.", onnx=("Erf",))
 Softplus = _row("softplus", _softplus, "log(1 + e^x).", onnx=("Softplus",))
 Softsign = _row("softsign", lambda x: x / (1 + np.abs(x)), "x / (1 + |x|).", onnx=("Softsign",))

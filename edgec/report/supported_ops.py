@@ -14,9 +14,14 @@ Derived from the definitions in `edgec/ops/`; `tests/house/test_docs.py` keeps i
 int8 "same", "fixed" and "free" say where the output's scale comes from; "-" means that the op stays float32.
 Edge TPU "rules" means that the op maps when the rules below hold.
 
-Every float type of ONNX (float16, bfloat16, double) is computed in float32. What has no C kernel for its element types
-(integers, mostly) is refused by its name, and so is an attribute that edgec does not know, unless it says what the
-format's schema says anyway.
+Every float type of ONNX (float16, bfloat16, double) is computed in float32; inputs and outputs of float16 and double
+stay as they are. What has no C kernel for its element types is refused by its name, and so is an attribute that edgec
+does not know, unless it says what the format's schema says anyway.
+
+An ONNX operator that has no row here is read as the nodes of which ONNX itself defines it, if it does; so are functions
+of the model file, loops with a trip count that is known, and of onnxruntime's own domain FusedConv, FusedMatMul, Gelu,
+BiasGelu, FastGelu, QuickGelu and the layer normalisations. Ops without a kernel of their own (einsum, lstm, dft and the
+like) are read as several others. `make conformance` runs ONNX's own node tests through the generated C.
 
 """
 

@@ -20,7 +20,7 @@ SCHEMA = 3
 MAX_RANK = 8
 MAX_THREADS = 4
 MAX_TENSOR_BYTES = 1 << 30
-DTYPES = ("<f4", "|i1", "|u1", "<i4", "<i8", "|b1")
+DTYPES = ("<f4", "<f2", "<f8", "|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8", "|b1")
 PLACES = ("cpu", "edgetpu")
 
 _SEGMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")

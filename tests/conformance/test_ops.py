@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -19,6 +18,7 @@ from tests.harness import (
     LIBRARY,
     assert_agree,
     build_library,
+    joined,
     random_inputs,
     run_c,
     run_segment,
@@ -46,10 +46,6 @@ def test_text_form_parses_back(kind: str, sample: Sample) -> None:
     assert parse(print_graph(graph)) == graph
 
 
-DECLARED = re.compile(r"^(?:static const \w+|EK_OP void|    (?=\w+ = \d+,)) ?(\w+)", re.MULTILINE)
-"""The names that a generated file has for itself: its constants, functions and offsets."""
-
-
 @cache
 def _sources(kind: str) -> list[tuple[Graph, CSource]]:
     """All samples of a kind, and their C."""
@@ -59,17 +55,9 @@ def _sources(kind: str) -> list[tuple[Graph, CSource]]:
 
 @cache
 def _library(kind: str) -> Path | None:
-    """One library of them, since starting a compiler takes longer than its work; None where it cannot be built.
-
-    The files follow each other as they are: the preprocessor gives the names of each an end of their own.
-    """
+    """One library of them, since starting a compiler takes longer than its work; None where it cannot be built."""
     sources = [source for _, source in _sources(kind)]
-    text = [f'#include "{h}"\n' for h in sorted({h for source in sources for h in source.headers})]
-    for source in sources:
-        names = sorted(set(DECLARED.findall(source.text)))
-        text += [f"#define {name} {name}_of_{source.name}\n" for name in names]
-        text += [source.text, *(f"#undef {name}\n" for name in names)]
-    whole = "".join(text)
+    whole = joined(sources)
     gcc = Compiler.native("gcc")
     try:
         return builds.once(whole, lambda folder: build_library(whole, folder, gcc)) / LIBRARY

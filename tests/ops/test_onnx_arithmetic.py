@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from edgec.errors import UnsupportedError
 from edgec.ir import Array
 from tests.ops.onnx_node import Node
 
@@ -155,18 +154,3 @@ def test_sums_are_onnxruntimes(node: Node) -> None:
 @pytest.mark.parametrize("node", _cases(_unaries(), _binaries()))
 def test_elements_are_onnxruntimes(node: Node) -> None:
     node.check()
-
-
-@pytest.mark.parametrize(
-    ("node", "text"),
-    [
-        (Node("MaxPool", 12, [_x(1, 2, 9)], (), {"kernel_shape": [2]}), "two spatial dimensions"),
-        (Node("MaxPool", 12, [_x(1, 2, 9, 9)], (), {"kernel_shape": [2, 2], "dilations": [2, 2]}), "dilations"),
-        (Node("MaxPool", 12, [_x(1, 2, 9, 9)], (), {"kernel_shape": [2, 2]}, 2), "indices"),
-        (Node("ConvTranspose", 11, [_x(1, 2, 5, 5)], (_x(2, 2, 3, 3),), {"dilations": [2, 2]}), "dilations"),
-        (Node("Mod", 13, [_x(3), _x(3)], (), {"fmod": 1}), "fmod"),
-    ],
-)
-def test_refusals_say_why(node: Node, text: str) -> None:
-    with pytest.raises(UnsupportedError, match=text):
-        node.graph()

@@ -220,7 +220,6 @@ def test_known_when_read(node: Node) -> None:
 @pytest.mark.parametrize(
     ("node", "text"),
     [
-        (Node("Resize", 18, [IMAGE], [None, None, i64(1, 3, 2, 3)], {"mode": "linear", "antialias": 1}), "antialias"),
         (Node("Slice", 13, [IMAGE], [i64(0), i64(1), i64(3), i64(0)]), "step 0"),
         (Node("Slice", 13, [IMAGE, i64(0)], [i64(1), i64(3)]), "computed at run time"),
     ],

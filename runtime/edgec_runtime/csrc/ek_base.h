@@ -36,6 +36,22 @@
 #define EK_ARENA static __attribute__((aligned(64))) unsigned char
 #define EK_API __attribute__((visibility("default")))
 
+/* A kernel for each type of a set: M(NAME_<suffix>, type, type in which arithmetic wraps, ...). Plain int8 is i8: ek_*_s8 are
+ * of quantized int8. edgec/emit/c.py knows these sets by their names. */
+#define EK_OF_SIGNED(NAME, M, ...)              \
+    M(NAME##_i8, int8_t, uint32_t, __VA_ARGS__)   \
+    M(NAME##_s16, int16_t, uint32_t, __VA_ARGS__) \
+    M(NAME##_s32, int32_t, uint32_t, __VA_ARGS__) \
+    M(NAME##_s64, int64_t, uint64_t, __VA_ARGS__)
+#define EK_OF_UNSIGNED(NAME, M, ...)             \
+    M(NAME##_u8, uint8_t, uint32_t, __VA_ARGS__)   \
+    M(NAME##_u16, uint16_t, uint32_t, __VA_ARGS__) \
+    M(NAME##_u32, uint32_t, uint32_t, __VA_ARGS__) \
+    M(NAME##_u64, uint64_t, uint64_t, __VA_ARGS__)
+#define EK_OF_INTEGERS(NAME, M, ...)    \
+    EK_OF_SIGNED(NAME, M, __VA_ARGS__)  \
+    EK_OF_UNSIGNED(NAME, M, __VA_ARGS__)
+
 #define EK_MIN(a, b) ((a) < (b) ? (a) : (b))
 #define EK_MAX(a, b) ((a) > (b) ? (a) : (b))
 #define EK_CLAMP(v, low, high) ((v) < (low) ? (low) : (v) > (high) ? (high) : (v))

@@ -27,7 +27,12 @@ EK_BINARY(ek_minimum_f32, float, float, EK_MIN(u, v))
 EK_BINARY(ek_squared_difference_f32, float, float, (u - v) * (u - v))
 EK_BINARY(ek_pow_f32, float, float, powf(u, v))
 EK_BINARY(ek_floor_div_f32, float, float, floorf(u / v))
-EK_BINARY(ek_floor_mod_f32, float, float, u - v * floorf(u / v))
+EK_KERNEL float ek_floor_mod_one(float u, float v) {
+    const float r = fmodf(u, v);
+    return r == 0.0f ? copysignf(0.0f, v) : (r < 0.0f) != (v < 0.0f) ? r + v : r;
+}
+EK_BINARY(ek_floor_mod_f32, float, float, ek_floor_mod_one(u, v))
+EK_BINARY(ek_fmod_f32, float, float, fmodf(u, v))
 EK_BINARY(ek_prelu_f32, float, float, u >= 0.0f ? u : u *v)
 
 /* Plain integers wrap as two's complement does; a division by 0 gives 0. By -1 is apart: processors trap the least one. */
@@ -35,24 +40,39 @@ EK_BINARY(ek_prelu_f32, float, float, u >= 0.0f ? u : u *v)
 #define EK_FLOOR_DIV(U, u, v) (EK_DIV(U, u, v) - EK_UNEVEN(u, v))
 #define EK_FLOOR_MOD(u, v) ((v) == 0 || (v) == -1 ? 0 : (u) % (v) + (EK_UNEVEN(u, v) ? (v) : 0))
 #define EK_UNEVEN(u, v) ((v) != 0 && (v) != -1 && (u) % (v) != 0 && ((u) < 0) != ((v) < 0))
-EK_BINARY(ek_add_s32, int32_t, int32_t, (uint32_t)u + (uint32_t)v)
-EK_BINARY(ek_sub_s32, int32_t, int32_t, (uint32_t)u - (uint32_t)v)
-EK_BINARY(ek_mul_s32, int32_t, int32_t, (uint32_t)u *(uint32_t)v)
-EK_BINARY(ek_div_s32, int32_t, int32_t, EK_DIV(uint32_t, u, v))
-EK_BINARY(ek_maximum_s32, int32_t, int32_t, EK_MAX(u, v))
-EK_BINARY(ek_minimum_s32, int32_t, int32_t, EK_MIN(u, v))
-EK_BINARY(ek_squared_difference_s32, int32_t, int32_t, ((uint32_t)u - (uint32_t)v) * ((uint32_t)u - (uint32_t)v))
-EK_BINARY(ek_floor_div_s32, int32_t, int32_t, EK_FLOOR_DIV(uint32_t, u, v))
-EK_BINARY(ek_floor_mod_s32, int32_t, int32_t, EK_FLOOR_MOD(u, v))
-EK_BINARY(ek_add_s64, int64_t, int64_t, (uint64_t)u + (uint64_t)v)
-EK_BINARY(ek_sub_s64, int64_t, int64_t, (uint64_t)u - (uint64_t)v)
-EK_BINARY(ek_mul_s64, int64_t, int64_t, (uint64_t)u *(uint64_t)v)
-EK_BINARY(ek_div_s64, int64_t, int64_t, EK_DIV(uint64_t, u, v))
-EK_BINARY(ek_maximum_s64, int64_t, int64_t, EK_MAX(u, v))
-EK_BINARY(ek_minimum_s64, int64_t, int64_t, EK_MIN(u, v))
-EK_BINARY(ek_squared_difference_s64, int64_t, int64_t, ((uint64_t)u - (uint64_t)v) * ((uint64_t)u - (uint64_t)v))
-EK_BINARY(ek_floor_div_s64, int64_t, int64_t, EK_FLOOR_DIV(uint64_t, u, v))
-EK_BINARY(ek_floor_mod_s64, int64_t, int64_t, EK_FLOOR_MOD(u, v))
+#define EK_BINARY_INT(NAME, T, W, EXPR) EK_BINARY(NAME, T, T, EXPR)
+#define EK_BINARY_WRAP(NAME, T, W, OP) EK_BINARY(NAME, T, T, (W)u OP(W) v)
+#define EK_BINARY_OF_W(NAME, T, W, M) EK_BINARY(NAME, T, T, M(W, u, v))
+/* By way of double, as onnxruntime does; what the type does not have is 0. */
+EK_KERNEL double ek_pow_within(double u, double v, int bits, int is_signed) {
+    const double r = trunc(pow(u, v)), high = ldexp(1.0, bits - is_signed);
+    return r >= (is_signed ? -high : 0.0) && r < high ? r : 0.0;
+}
+#define EK_BINARY_POW(NAME, T, W, SIGNED) EK_BINARY(NAME, T, T, ek_pow_within((double)u, (double)v, 8 * sizeof(T), SIGNED))
+#define EK_SQUARED_DIFFERENCE(W, u, v) ((W)(u) - (W)(v)) * ((W)(u) - (W)(v))
+EK_OF_INTEGERS(ek_add, EK_BINARY_WRAP, +)
+EK_OF_INTEGERS(ek_sub, EK_BINARY_WRAP, -)
+EK_OF_INTEGERS(ek_mul, EK_BINARY_WRAP, *)
+EK_OF_INTEGERS(ek_bitwise_and, EK_BINARY_INT, u &v)
+EK_OF_INTEGERS(ek_bitwise_or, EK_BINARY_INT, u | v)
+EK_OF_INTEGERS(ek_bitwise_xor, EK_BINARY_INT, u ^ v)
+EK_OF_INTEGERS(ek_maximum, EK_BINARY_INT, EK_MAX(u, v))
+EK_OF_INTEGERS(ek_minimum, EK_BINARY_INT, EK_MIN(u, v))
+EK_OF_INTEGERS(ek_squared_difference, EK_BINARY_OF_W, EK_SQUARED_DIFFERENCE)
+EK_OF_SIGNED(ek_pow, EK_BINARY_POW, 1)
+EK_OF_UNSIGNED(ek_pow, EK_BINARY_POW, 0)
+EK_OF_SIGNED(ek_div, EK_BINARY_OF_W, EK_DIV)
+EK_OF_SIGNED(ek_floor_div, EK_BINARY_OF_W, EK_FLOOR_DIV)
+EK_OF_SIGNED(ek_floor_mod, EK_BINARY_INT, EK_FLOOR_MOD(u, v))
+EK_OF_SIGNED(ek_fmod, EK_BINARY_INT, (v) == 0 || (v) == -1 ? 0 : (u) % (v))
+EK_OF_UNSIGNED(ek_div, EK_BINARY_INT, v == 0 ? 0 : u / v)
+EK_OF_UNSIGNED(ek_floor_div, EK_BINARY_INT, v == 0 ? 0 : u / v)
+EK_OF_UNSIGNED(ek_floor_mod, EK_BINARY_INT, v == 0 ? 0 : u % v)
+EK_OF_UNSIGNED(ek_fmod, EK_BINARY_INT, v == 0 ? 0 : u % v)
+/* By as many bits as the type has, or more, or by fewer than none, only the sign is left. */
+EK_OF_INTEGERS(ek_shift_left, EK_BINARY_INT, (uint64_t)v < 8 * sizeof u ? (uint64_t)u << v : 0)
+EK_OF_SIGNED(ek_shift_right, EK_BINARY_INT, (uint64_t)v < 8 * sizeof u ? u >> v : -(u < 0))
+EK_OF_UNSIGNED(ek_shift_right, EK_BINARY_INT, (uint64_t)v < 8 * sizeof u ? u >> v : 0)
 
 /* ADD and SUB: both inputs to twice the larger scale with 20 bits of headroom. */
 typedef struct {

@@ -3,24 +3,19 @@
 #define EK_COMPARE_H
 #include "ek_binary.h"
 
+#define EK_BINARY_BOOL(NAME, T, W, EXPR) EK_BINARY(NAME, T, uint8_t, EXPR)
 EK_BINARY(ek_equal_f32, float, uint8_t, u == v)
-EK_BINARY(ek_equal_s32, int32_t, uint8_t, u == v)
-EK_BINARY(ek_equal_s64, int64_t, uint8_t, u == v)
+EK_OF_INTEGERS(ek_equal, EK_BINARY_BOOL, u == v)
 EK_BINARY(ek_not_equal_f32, float, uint8_t, u != v)
-EK_BINARY(ek_not_equal_s32, int32_t, uint8_t, u != v)
-EK_BINARY(ek_not_equal_s64, int64_t, uint8_t, u != v)
+EK_OF_INTEGERS(ek_not_equal, EK_BINARY_BOOL, u != v)
 EK_BINARY(ek_less_f32, float, uint8_t, u < v)
-EK_BINARY(ek_less_s32, int32_t, uint8_t, u < v)
-EK_BINARY(ek_less_s64, int64_t, uint8_t, u < v)
+EK_OF_INTEGERS(ek_less, EK_BINARY_BOOL, u < v)
 EK_BINARY(ek_less_equal_f32, float, uint8_t, u <= v)
-EK_BINARY(ek_less_equal_s32, int32_t, uint8_t, u <= v)
-EK_BINARY(ek_less_equal_s64, int64_t, uint8_t, u <= v)
+EK_OF_INTEGERS(ek_less_equal, EK_BINARY_BOOL, u <= v)
 EK_BINARY(ek_greater_f32, float, uint8_t, u > v)
-EK_BINARY(ek_greater_s32, int32_t, uint8_t, u > v)
-EK_BINARY(ek_greater_s64, int64_t, uint8_t, u > v)
+EK_OF_INTEGERS(ek_greater, EK_BINARY_BOOL, u > v)
 EK_BINARY(ek_greater_equal_f32, float, uint8_t, u >= v)
-EK_BINARY(ek_greater_equal_s32, int32_t, uint8_t, u >= v)
-EK_BINARY(ek_greater_equal_s64, int64_t, uint8_t, u >= v)
+EK_OF_INTEGERS(ek_greater_equal, EK_BINARY_BOOL, u >= v)
 EK_BINARY(ek_logical_and_u8, uint8_t, uint8_t, u && v)
 EK_BINARY(ek_logical_or_u8, uint8_t, uint8_t, u || v)
 EK_BINARY(ek_logical_xor_u8, uint8_t, uint8_t, !u != !v)
@@ -45,10 +40,9 @@ typedef struct {
             }                                                                                                \
         }                                                                                                    \
     }
+#define EK_WHERE_INT(NAME, T, W, UNUSED) EK_WHERE(NAME, T)
 EK_WHERE(ek_where_f32, float)
 EK_WHERE(ek_where_s8, int8_t)
-EK_WHERE(ek_where_u8, uint8_t)
-EK_WHERE(ek_where_s32, int32_t)
-EK_WHERE(ek_where_s64, int64_t)
+EK_OF_INTEGERS(ek_where, EK_WHERE_INT, )
 
 #endif

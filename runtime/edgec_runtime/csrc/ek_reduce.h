@@ -48,9 +48,10 @@ EK_KERNEL int8_t ek_reduce_multiply(int32_t sum, const ek_reduce_t *p) {
 #define EK_REDUCE_MAX(a, v) a = EK_MAX(a, v)
 #define EK_REDUCE_MIN(a, v) a = EK_MIN(a, v)
 #define EK_REDUCE_AS_IT_IS(a, p) a
-#define EK_REDUCE_DIVIDE(a, p) a / ek_reduce_count(p)
+#define EK_REDUCE_DIVIDE(a, p) a / EK_MAX(ek_reduce_count(p), 1)
+#define EK_REDUCE_DIVIDE_F(a, p) a / ek_reduce_count(p)
 
-EK_REDUCE(ek_mean_f32, float, double, 0.0, EK_REDUCE_ADD, EK_REDUCE_DIVIDE)
+EK_REDUCE(ek_mean_f32, float, double, 0.0, EK_REDUCE_ADD, EK_REDUCE_DIVIDE_F)
 EK_REDUCE(ek_mean_s8, int8_t, int32_t, 0, EK_REDUCE_ADD, ek_reduce_multiply)
 EK_REDUCE(ek_sum_f32, float, double, 0.0, EK_REDUCE_ADD, EK_REDUCE_AS_IT_IS)
 EK_REDUCE(ek_sum_s8, int8_t, int32_t, 0, EK_REDUCE_ADD, ek_reduce_scale)
@@ -61,13 +62,19 @@ EK_REDUCE(ek_reduce_min_f32, float, float, INFINITY, EK_REDUCE_MIN, EK_REDUCE_AS
 EK_REDUCE(ek_reduce_min_s8, int8_t, int8_t, INT8_MAX, EK_REDUCE_MIN, EK_REDUCE_AS_IT_IS)
 
 /* Plain integers wrap as two's complement does. */
-EK_REDUCE(ek_sum_s32, int32_t, uint32_t, 0, EK_REDUCE_ADD, EK_REDUCE_AS_IT_IS)
-EK_REDUCE(ek_reduce_prod_s32, int32_t, uint32_t, 1, EK_REDUCE_MUL, EK_REDUCE_AS_IT_IS)
-EK_REDUCE(ek_reduce_max_s32, int32_t, int32_t, INT32_MIN, EK_REDUCE_MAX, EK_REDUCE_AS_IT_IS)
-EK_REDUCE(ek_reduce_min_s32, int32_t, int32_t, INT32_MAX, EK_REDUCE_MIN, EK_REDUCE_AS_IT_IS)
-EK_REDUCE(ek_sum_s64, int64_t, uint64_t, 0, EK_REDUCE_ADD, EK_REDUCE_AS_IT_IS)
-EK_REDUCE(ek_reduce_prod_s64, int64_t, uint64_t, 1, EK_REDUCE_MUL, EK_REDUCE_AS_IT_IS)
-EK_REDUCE(ek_reduce_max_s64, int64_t, int64_t, INT64_MIN, EK_REDUCE_MAX, EK_REDUCE_AS_IT_IS)
-EK_REDUCE(ek_reduce_min_s64, int64_t, int64_t, INT64_MAX, EK_REDUCE_MIN, EK_REDUCE_AS_IT_IS)
+#define EK_REDUCE_WRAP(NAME, T, W, INIT, UPDATE) EK_REDUCE(NAME, T, W, INIT, UPDATE, EK_REDUCE_AS_IT_IS)
+#define EK_REDUCE_MOST(NAME, T, W, UNSIGNED) EK_REDUCE(NAME, T, T, UNSIGNED ? 0 : (T)((W)1 << (8 * sizeof(T) - 1)), EK_REDUCE_MAX, EK_REDUCE_AS_IT_IS)
+#define EK_REDUCE_LEAST(NAME, T, W, UNSIGNED) EK_REDUCE(NAME, T, T, UNSIGNED ? (T)~(T)0 : (T)~((W)1 << (8 * sizeof(T) - 1)), EK_REDUCE_MIN, EK_REDUCE_AS_IT_IS)
+EK_OF_INTEGERS(ek_sum, EK_REDUCE_WRAP, 0, EK_REDUCE_ADD)
+EK_OF_INTEGERS(ek_reduce_prod, EK_REDUCE_WRAP, 1, EK_REDUCE_MUL)
+EK_OF_SIGNED(ek_reduce_max, EK_REDUCE_MOST, 0)
+EK_OF_SIGNED(ek_reduce_min, EK_REDUCE_LEAST, 0)
+EK_OF_UNSIGNED(ek_reduce_max, EK_REDUCE_MOST, 1)
+EK_OF_UNSIGNED(ek_reduce_min, EK_REDUCE_LEAST, 1)
+
+/* The mean of integers is cut off towards zero. */
+#define EK_REDUCE_MEAN(NAME, T, W, ACC) EK_REDUCE(NAME, T, ACC, 0, EK_REDUCE_ADD, EK_REDUCE_DIVIDE)
+EK_OF_SIGNED(ek_mean, EK_REDUCE_MEAN, int64_t)
+EK_OF_UNSIGNED(ek_mean, EK_REDUCE_MEAN, uint64_t)
 
 #endif

@@ -22,10 +22,15 @@ typedef struct {
         }                                                                                    \
     }
 EK_GATHER(ek_gather_f32, float)
+EK_GATHER(ek_gather_f16, uint16_t)
+EK_GATHER(ek_gather_f64, double)
 EK_GATHER(ek_gather_s8, int8_t)
 EK_GATHER(ek_gather_u8, uint8_t)
 EK_GATHER(ek_gather_s16, int16_t)
+EK_GATHER(ek_gather_u16, uint16_t)
 EK_GATHER(ek_gather_s32, int32_t)
+EK_GATHER(ek_gather_u32, uint32_t)
 EK_GATHER(ek_gather_s64, int64_t)
+EK_GATHER(ek_gather_u64, uint64_t)
 
 #endif

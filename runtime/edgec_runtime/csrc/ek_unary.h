@@ -70,26 +70,53 @@ typedef struct {
     int64_t low, high;
 } ek_bounds_t;
 
-#define EK_CLAMP_INT(NAME, T)                                                              \
-    EK_KERNEL void NAME(const T *x, T *y, int n, const ek_bounds_t *b) {                   \
-        for (int i = 0; i < n; i++) y[i] = (T)EK_CLAMP((int64_t)x[i], b->low, b->high);    \
-    }
+typedef struct {
+    uint64_t low, high;
+} ek_unsigned_bounds_t;
 
-EK_UNARY_T(ek_relu_s32, int32_t, EK_MAX(v, 0))
-EK_UNARY_T(ek_relu6_s32, int32_t, EK_CLAMP(v, 0, 6))
-EK_UNARY_T(ek_relu_n1_to_1_s32, int32_t, EK_CLAMP(v, -1, 1))
-EK_UNARY_T(ek_abs_s32, int32_t, v < 0 ? (int32_t)(0 - (uint32_t)v) : v)
-EK_UNARY_T(ek_neg_s32, int32_t, (int32_t)(0 - (uint32_t)v))
-EK_UNARY_T(ek_square_s32, int32_t, (int32_t)((uint32_t)v * (uint32_t)v))
-EK_UNARY_T(ek_sign_s32, int32_t, (v > 0) - (v < 0))
-EK_CLAMP_INT(ek_clamp_s32, int32_t)
-EK_UNARY_T(ek_relu_s64, int64_t, EK_MAX(v, 0))
-EK_UNARY_T(ek_relu6_s64, int64_t, EK_CLAMP(v, 0, 6))
-EK_UNARY_T(ek_relu_n1_to_1_s64, int64_t, EK_CLAMP(v, -1, 1))
-EK_UNARY_T(ek_abs_s64, int64_t, v < 0 ? (int64_t)(0 - (uint64_t)v) : v)
-EK_UNARY_T(ek_neg_s64, int64_t, (int64_t)(0 - (uint64_t)v))
-EK_UNARY_T(ek_square_s64, int64_t, (int64_t)((uint64_t)v * (uint64_t)v))
-EK_UNARY_T(ek_sign_s64, int64_t, (v > 0) - (v < 0))
-EK_CLAMP_INT(ek_clamp_s64, int64_t)
+#define EK_CLAMP_INT(NAME, T, W, BOUNDS)                                                   \
+    EK_KERNEL void NAME(const T *x, T *y, int n, const BOUNDS *b) {                        \
+        for (int i = 0; i < n; i++) y[i] = (T)EK_CLAMP(x[i], (T)b->low, (T)b->high);       \
+    }
+#define EK_UNARY_INT(NAME, T, W, EXPR) EK_UNARY_T(NAME, T, (T)(EXPR))
+#define EK_UNARY_OF_W(NAME, T, W, M) EK_UNARY_T(NAME, T, (T)M(W, v))
+#define EK_NEG(W, v) ((W)0 - (W)(v))
+#define EK_ABS(W, v) ((v) < 0 ? (W)0 - (W)(v) : (W)(v))
+#define EK_SQUARE(W, v) ((W)(v) * (W)(v))
+
+EK_OF_SIGNED(ek_relu, EK_UNARY_INT, EK_MAX(v, 0))
+EK_OF_SIGNED(ek_relu6, EK_UNARY_INT, EK_CLAMP(v, 0, 6))
+EK_OF_SIGNED(ek_relu_n1_to_1, EK_UNARY_INT, EK_CLAMP(v, -1, 1))
+EK_OF_SIGNED(ek_abs, EK_UNARY_OF_W, EK_ABS)
+EK_OF_SIGNED(ek_sign, EK_UNARY_INT, (v > 0) - (v < 0))
+EK_OF_SIGNED(ek_clamp, EK_CLAMP_INT, ek_bounds_t)
+EK_OF_UNSIGNED(ek_relu, EK_UNARY_INT, v)
+EK_OF_UNSIGNED(ek_relu6, EK_UNARY_INT, EK_MIN(v, 6))
+EK_OF_UNSIGNED(ek_relu_n1_to_1, EK_UNARY_INT, EK_MIN(v, 1))
+EK_OF_UNSIGNED(ek_abs, EK_UNARY_INT, v)
+EK_OF_UNSIGNED(ek_sign, EK_UNARY_INT, v != 0)
+EK_OF_UNSIGNED(ek_clamp, EK_CLAMP_INT, ek_unsigned_bounds_t)
+EK_OF_INTEGERS(ek_neg, EK_UNARY_OF_W, EK_NEG)
+EK_OF_INTEGERS(ek_square, EK_UNARY_OF_W, EK_SQUARE)
+EK_OF_INTEGERS(ek_bitwise_not, EK_UNARY_INT, ~v)
+
+EK_UNARY(ek_tan_f32, tanf(v))
+EK_UNARY(ek_asin_f32, asinf(v))
+EK_UNARY(ek_acos_f32, acosf(v))
+EK_UNARY(ek_atan_f32, atanf(v))
+EK_UNARY(ek_sinh_f32, sinhf(v))
+EK_UNARY(ek_cosh_f32, coshf(v))
+EK_UNARY(ek_asinh_f32, asinhf(v))
+EK_UNARY(ek_acosh_f32, acoshf(v))
+EK_UNARY(ek_atanh_f32, atanhf(v))
+
+EK_KERNEL void ek_is_nan_f32(const float *x, uint8_t *y, int n) {
+    for (int i = 0; i < n; i++) y[i] = x[i] != x[i];
+}
+
+/* k: whether +inf counts, and -inf. */
+EK_KERNEL void ek_is_inf_f32(const float *x, uint8_t *y, int n, const ek_coef_t *k) {
+    for (int i = 0; i < n; i++) y[i] = (k->a != 0.0f && x[i] == INFINITY) || (k->b != 0.0f && x[i] == -INFINITY);
+}
 
 #endif

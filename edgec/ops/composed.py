@@ -1,0 +1,266 @@
+"""ONNX operators that are read as a few others and never part of a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from onnx import TensorProto
+
+from edgec.ir import Array, Builder, KernelCall, OnnxNode, Op, OpDef, Sample, TensorType, Value
+from edgec.ir.opdef import Arg, ComputedError
+from edgec.ops.argmax import ArgMax
+from edgec.ops.arithmetic import FloorMod, Maximum
+from edgec.ops.binary import Add, Div
+from edgec.ops.broadcast import broadcast_to
+from edgec.ops.cast import ONNX_TYPES, Cast
+from edgec.ops.common import axis_of
+from edgec.ops.compare import Equal, Less, Where
+from edgec.ops.reduce import Sum
+from edgec.ops.scatter import GatherElements, ScatterElements
+from edgec.ops.shape import Reshape
+from edgec.ops.unary import Abs
+
+
+@dataclass(frozen=True)
+class Composed(OpDef):
+    """An operator that is read as others."""
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """None: the others have theirs."""
+        return iter(())
+
+
+def _zero(b: Builder, x: Value) -> Value:
+    return b.const(np.zeros((), x.type.np_dtype), "zero")
+
+
+@dataclass(frozen=True)
+class Trilu(Composed):
+    """The upper or lower triangle of the last two axes, zeros elsewhere."""
+
+    kind = "trilu"
+    onnx = ("Trilu",)
+
+    @classmethod
+    def from_onnx(cls, node: OnnxNode) -> Value:
+        """A choice by a constant mask."""
+        x, k = node.input(0), node.const(1)
+        by = 0 if k is None else int(k.reshape(-1)[0])
+        rows, columns = x.type.shape[-2:]
+        mask = np.triu(np.ones((rows, columns), bool), by)
+        if not node.attrs.get("upper", 1):
+            mask = np.tril(np.ones((rows, columns), bool), by)
+        return node.build.add(Where(), [node.build.const(mask, "triangle"), x, _zero(node.build, x)], node.name)
+
+
+@dataclass(frozen=True)
+class OneHot(Composed):
+    """On where the index along a new axis is that of the input, off elsewhere; negative ones count from the back."""
+
+    kind = "one_hot"
+    onnx = ("OneHot",)
+
+    @classmethod
+    def from_onnx(cls, node: OnnxNode) -> Value:
+        """Comparisons with 0, 1, …."""
+        b, x, values, depth = node.build, node.input(0), node.input(2), node.const(1)
+        assert depth is not None
+        n, name = int(depth.reshape(-1)[0]), node.name
+        axis = axis_of(node.attrs.get("axis", -1), x.type.rank + 1)
+        index = x if x.type.dtype == "int64" else b.add(Cast("int64"), [x], name)
+        below = b.add(Less(), [index, _zero(b, index)], name)
+        whole = b.add(Add(), [index, b.const(np.array(n, np.int64), "depth")], name)
+        index = b.add(Where(), [below, whole, index], name)
+        index = b.add(Reshape((*x.type.shape[:axis], 1, *x.type.shape[axis:])), [index], name)
+        places = np.arange(n).reshape(n, *(1,) * (x.type.rank - axis))
+        hot = b.add(Equal(), [index, b.const(places, "places")], name)
+        off, on = (_element(b, values, i, name) for i in (0, 1))
+        return b.add(Where(), [hot, on, off], name)
+
+
+def _element(b: Builder, x: Value, i: int, name: str) -> Value:
+    """A scalar of a vector."""
+    if x.const is not None:
+        return b.const(x.const.reshape(-1)[i], name)
+    index = b.const(np.array([i], np.int64), "index")
+    return b.add(Reshape(()), [b.add(GatherElements(0), [x, index], name)], name)
+
+
+@dataclass(frozen=True)
+class Hardmax(Composed):
+    """1 where the first largest element along the axis is, 0 elsewhere."""
+
+    kind = "hardmax"
+    onnx = ("Hardmax",)
+
+    @classmethod
+    def from_onnx(cls, node: OnnxNode) -> Value:
+        """ArgMax, compared with 0, 1, …; before opset 13 over all axes from the given one on."""
+        b, x, name = node.build, node.input(0), node.name
+        shape, axis = x.type.shape, axis_of(node.attrs.get("axis", -1 if node.opset >= 13 else 1), x.type.rank)
+        if node.opset < 13:
+            rows = (int(np.prod(shape[:axis])), int(np.prod(shape[axis:])))
+            x, axis = b.add(Reshape(rows), [x], name), 1
+        best = b.add(ArgMax(axis), [x], name)
+        wide = b.add(Reshape((*x.type.shape[:axis], 1, *x.type.shape[axis + 1 :])), [best], name)
+        places = np.arange(x.type.shape[axis]).reshape(-1, *(1,) * (x.type.rank - axis - 1))
+        y = b.add(Cast(x.type.dtype), [b.add(Equal(), [wide, b.const(places, "places")], name)], name)
+        return y if y.type.shape == shape else b.add(Reshape(shape), [y], name)
+
+
+@dataclass(frozen=True)
+class MeanOf(Composed):
+    """The mean of the inputs, broadcast."""
+
+    kind = "mean_of"
+    onnx = ("Mean",)
+
+    @classmethod
+    def from_onnx(cls, node: OnnxNode) -> Value:
+        """A sum and a division."""
+        b, y = node.build, node.input(0)
+        for i in range(1, len(node.inputs)):
+            y = b.add(Add(), [y, node.input(i)], node.name)
+        count = b.const(np.array(len(node.inputs), y.type.np_dtype), "count")
+        return b.add(Div(), [y, count], node.name) if len(node.inputs) > 1 else y
+
+
+@dataclass(frozen=True)
+class EyeLike(Composed):
+    """Ones on a diagonal."""
+
+    kind = "eye_like"
+    onnx = ("EyeLike",)
+
+    @classmethod
+    def from_onnx(cls, node: OnnxNode) -> Value:
+        """A constant."""
+        x = node.input(0).type
+        dtype = ONNX_TYPES[node.attrs["dtype"]] if "dtype" in node.attrs else x.dtype
+        return node.build.const(np.eye(x.shape[0], x.shape[1], int(node.attrs.get("k", 0))).astype(dtype), node.name)
+
+
+def by_magnitudes(b: Builder, x: Value, axis: int, name: str) -> Value:
+    """x divided by its L1 norm along an axis; 0 where that is 0."""
+    size = b.add(Sum((axis,)), [b.add(Abs(), [x], name)], name)
+    least = b.const(np.array(np.finfo(np.float32).tiny, np.float32), "least")
+    return b.add(Div(), [x, b.add(Maximum(), [size, least], name)], name)
+
+
+@dataclass(frozen=True)
+class ReverseSequence(Composed):
+    """Of every sequence of a batch, the first elements in reverse, as many as its length says."""
+
+    kind = "reverse_sequence"
+    onnx = ("ReverseSequence",)
+
+    @classmethod
+    def from_onnx(cls, node: OnnxNode) -> Value:
+        """A gather by constant indices."""
+        b, x, lengths = node.build, node.input(0), node.const(1)
+        assert lengths is not None
+        time, batch = node.attrs.get("time_axis", 0), node.attrs.get("batch_axis", 1)
+        steps, shape = np.arange(x.type.shape[time]), [1] * x.type.rank
+        place = np.where(steps < lengths[:, None], lengths[:, None] - 1 - steps, steps)
+        shape[batch], shape[time] = x.type.shape[batch], x.type.shape[time]
+        place = (place if batch < time else place.T).reshape(shape)
+        index = np.broadcast_to(place, x.type.shape).astype(np.int64)
+        return b.add(GatherElements(time), [x, b.const(index.copy(), "places")], node.name)
+
+
+@dataclass(frozen=True)
+class BitCast(OpDef):
+    """The same bytes as elements of another type of that width."""
+
+    dtype: str
+
+    kind = "bit_cast"
+    onnx = ("BitCast",)
+    plain_int8: ClassVar[bool] = True
+
+    def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
+        """The shape of the input."""
+        if x[0].np_dtype.itemsize != np.dtype(self.dtype).itemsize:
+            raise ValueError(f"{x[0]} as {self.dtype}, which is of another width")
+        return (TensorType(x[0].shape, self.dtype),)
+
+    def ref(self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]) -> list[Array]:
+        """numpy's view."""
+        return [np.ascontiguousarray(x[0]).reshape(xt[0].shape).view(self.dtype)]
+
+    @classmethod
+    def from_onnx(cls, node: OnnxNode) -> Value:
+        """Floats of other widths than 32 bits only as they come into the model and leave it."""
+        to, x = node.attrs["to"], node.input(0)
+        made = node.build.graph.producers().get(x)
+        if made is not None and made.spec == Cast("float32") and made.inputs[0].type.dtype in ("float16", "float64"):
+            x = made.inputs[0]
+        wide = {TensorProto.DOUBLE: "float64", TensorProto.FLOAT16: "float16"}
+        if to not in ONNX_TYPES:
+            raise ValueError(f"bits as {TensorProto.DataType.Name(to).lower()} are not supported")
+        return node.build.add(cls(wide.get(to, ONNX_TYPES[to])), [x], node.name)
+
+    def c(self, op: Op) -> KernelCall:
+        """A copy."""
+        return KernelCall.of("ek_copy", op.inputs[0], op.output, op.output.type.nbytes)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """Between types of each width."""
+        for source, target in (("int8", "uint8"), ("uint16", "int16"), ("float32", "int32"), ("uint64", "int64")):
+            yield Sample(cls(target), (Arg(TensorType((2, 3), source)),), label=f"{source}_{target}")
+
+
+@dataclass(frozen=True)
+class TensorScatter(Composed):
+    """A cache with a stretch of an axis replaced, from a place that each batch has of its own."""
+
+    kind = "tensor_scatter"
+    onnx = ("TensorScatter",)
+
+    @classmethod
+    def from_onnx(cls, node: OnnxNode) -> Value:
+        """A scatter; places are the first one's, computed or not, and 0, 1, …."""
+        b, cache, update, name = node.build, node.input(0), node.input(1), node.name
+        axis, first = axis_of(node.attrs.get("axis", -2), cache.type.rank), node.optional(2)
+        along = np.arange(update.type.shape[axis]).reshape(-1, *(1,) * (cache.type.rank - axis - 1))
+        place = b.const(along.reshape((1,) * (cache.type.rank - along.ndim) + along.shape), "along")
+        if first is not None:
+            start = b.add(Reshape((first.type.size, *(1,) * (cache.type.rank - 1))), [first], name)
+            place = b.add(Add(), [place, start], name)
+        if node.attrs.get("mode", "linear") == "circular":
+            place = b.add(FloorMod(), [place, b.const(np.array(cache.type.shape[axis]), "size")], name)
+        index = broadcast_to(b, place, update.type.shape, name)
+        return b.add(ScatterElements("none", axis), [cache, index, update], name)
+
+
+@dataclass(frozen=True)
+class SizedByData(Composed):
+    """Operators whose results' sizes hang on the elements of their inputs: only of constants, by ONNX's reference."""
+
+    kind = "sized_by_data"
+    onnx = ("NonZero", "Unique", "Compress", "NonMaxSuppression", "MelWeightMatrix")
+    of_constants = True
+
+    @classmethod
+    def from_onnx(cls, node: OnnxNode) -> Value:
+        """Refused; constants never come here."""
+        computed = [v for v in node.inputs if v is not None and v.const is None]
+        raise ComputedError("the size of its results hangs on the elements of its inputs, of which one", *computed)
+
+
+@dataclass(frozen=True)
+class DecodedFile(Composed):
+    """ImageDecoder: pictures as files are no tensors of a static size."""
+
+    kind = "decoded_file"
+    onnx = ("ImageDecoder",)
+
+    @classmethod
+    def from_onnx(cls, node: OnnxNode) -> Value:
+        """Refused."""
+        raise ValueError("a picture's file has no static size; decode it before the model and give it the pixels")

@@ -1,0 +1,359 @@
+"""ONNX's own node tests through edgec's generated C, as a table: passed, failed, out of scope, by operator.
+
+python -m tests.tables.conformance [--cases PATTERN] [--device INTERP] [--all]        # make conformance
+
+Writes build/conformance.json and build/conformance.md. Results are kept in build/conformance/ under a digest of edgec's
+sources, so that a run that was stopped goes on where it was.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import re
+import sys
+import tempfile
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+from onnx import ModelProto, TensorProto, numpy_helper
+from onnx.backend.test.loader import load_model_tests
+
+from edgec.emit.c import CSource, segment_source
+from edgec.errors import EdgecError
+from edgec.ir import Array, Graph, interp
+from edgec.onnx_backend import Prepared
+from edgec.toolchain.cc import Compiler
+from tests.harness import LIBRARY, build_library, joined, run_segment
+
+ROOT = Path(__file__).parents[2]
+_BATCH = 24
+"""Cases for one C compile."""
+_PRECISION = {"float16": 2e-3}
+"""Of the result's range; what is shorter than float32 is equal to its own precision."""
+_TOLERANCE = 1e-4
+
+
+@dataclass
+class Result:
+    """What became of a case. outcome: passed, failed or out of scope. how: in C at run time, with inputs that count as
+    constants, or computed when it was compiled."""
+
+    name: str
+    operator: str
+    outcome: str
+    how: str = ""
+    reason: str = ""
+
+
+@dataclass
+class Case:
+    """A node test: a model, inputs and what they give."""
+
+    name: str
+    operator: str
+    model: ModelProto
+    inputs: Sequence[Any]
+    outputs: Sequence[Any]
+
+
+def cases() -> list[Case]:
+    """All of the installed onnx package."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        return [
+            Case(t.name, _operator(t.name, t.model), t.model, *t.data_sets[0]) for t in load_model_tests(kind="node")
+        ]
+
+
+def _operator(name: str, model: ModelProto) -> str:
+    """The operator that a case is about; an expansion has none of its own, and counts by its name."""
+    if "_expanded" not in name:
+        return str(max(model.graph.node, key=lambda n: n.op_type != "Constant").op_type)
+    return "(expanded)"
+
+
+# ---- scope ---------------------------------------------------------------------------------------------------------
+_RANDOM = ("Bernoulli", "Multinomial", "RandomNormal", "RandomUniform")
+_TRAINING = ("ai.onnx.preview.training",)
+_SMALL = ("FLOAT8", "INT4", "INT2", "FLOAT4", "BFLOAT16", "COMPLEX")
+
+
+def out_of_scope(case: Case) -> str:
+    """Why a case is none of edgec's business; empty: it is in scope."""
+    nodes = [n for f in (case.model.graph, *case.model.functions) for n in f.node]
+    for node in nodes:
+        if node.domain in _TRAINING or (node.op_type == "BatchNormalization" and "training" in case.name):
+            return "training"
+        if node.domain == "ai.onnx.ml":
+            return "classical machine learning (ai.onnx.ml)"
+        if node.op_type == "Dropout" and "train" in case.name:
+            return "random: dropout in training"
+        if node.op_type.startswith(_RANDOM):
+            return "random"
+        if node.op_type.startswith(("Sequence", "SplitToSequence", "ConcatFromSequence")):
+            return "sequences"
+        if node.op_type.startswith("Optional"):
+            return "optional"
+        if node.op_type.startswith("String") or node.op_type in ("RegexFullMatch", "TfIdfVectorizer"):
+            return "strings"
+    opset = max(o.version for o in case.model.opset_import if o.domain in ("", "ai.onnx"))
+    if opset < 7:
+        return f"opset {opset}"
+    for info in (*case.model.graph.input, *case.model.graph.output):
+        kind = info.type.WhichOneof("value")
+        if kind != "tensor_type":
+            return {"sequence_type": "sequences", "optional_type": "optional"}.get(kind or "", kind or "no type")
+        name = TensorProto.DataType.Name(info.type.tensor_type.elem_type)
+        if name == "STRING":
+            return "strings"
+        if name.startswith(("UINT4", "UINT2", *_SMALL)):
+            return f"element type {name.lower()}"
+    for node in nodes:
+        if node.op_type == "If" and "cond" in (i.name for i in case.model.graph.input):
+            return "run-time control flow"
+        if node.op_type == "Scan" and opset < 9:
+            return "run-time control flow of opset 8"
+        if node.op_type == "ImageDecoder":
+            return "pictures as files"
+        for a in node.attribute:
+            if a.name == "to" and TensorProto.DataType.Name(a.i).startswith(("UINT4", "UINT2", *_SMALL)):
+                return f"element type {TensorProto.DataType.Name(a.i).lower()}"
+            if a.name in ("value_string", "value_strings"):
+                return "strings"
+    return ""
+
+
+# ---- running -------------------------------------------------------------------------------------------------------
+@dataclass
+class _Ready:
+    """A case on its way through C."""
+
+    case: Case
+    graph: Graph
+    feeds: dict[str, Array]
+    how: str
+
+
+def _array(x: Any) -> Array:
+    return numpy_helper.to_array(x) if isinstance(x, TensorProto) else np.asarray(x)
+
+
+def _prepare(case: Case, device: str) -> _Ready | Result:
+    scope = out_of_scope(case)
+    try:
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            prepared = Prepared(case.model, device)
+            names = [i.name for i in case.model.graph.input]
+            feeds = {n: _array(a) for n, a in zip(names, case.inputs, strict=False) if not scope or _plain(a)}
+            special = prepared.specialised(feeds)
+    except EdgecError as e:
+        return Result(case.name, case.operator, "out of scope" if scope else "failed", reason=scope or e.what)
+    except Exception as e:
+        reason = f"{type(e).__name__}: {e}"[:300]
+        return Result(case.name, case.operator, "crashed", reason=f"{scope}: {reason}" if scope else reason)
+    how = "run time" if special.graph.ops else "compile time"
+    if special.constants and special.graph.ops:
+        how = f"run time, but {', '.join(special.constants)}"
+    return _Ready(case, special.graph, feeds, how)
+
+
+def _plain(a: Any) -> bool:
+    return isinstance(a, (np.ndarray, np.generic, TensorProto))
+
+
+def _judge(ready: _Ready, got: dict[str, Array]) -> Result:
+    case = ready.case
+    for info, given in zip(case.model.graph.output, case.outputs, strict=False):
+        want, y = _array(given), got[info.name]
+        reason = ""
+        if want.shape != y.shape:
+            reason = f"{info.name} has shape {list(y.shape)}, not {list(want.shape)}"
+        elif want.dtype != y.dtype:
+            reason = f"{info.name} is {y.dtype}, not {want.dtype}"
+        elif want.dtype.kind in "biu":
+            if not np.array_equal(want, y):
+                reason = f"{info.name} differs in {int((want != y).sum())} of {want.size} elements"
+        elif want.size:
+            reason = _difference(info.name, y.astype(np.float64), want)
+        if reason and not _as_onnxruntime(ready, got):
+            return Result(case.name, case.operator, "failed", ready.how, reason)
+    return Result(case.name, case.operator, "passed", ready.how)
+
+
+def _as_onnxruntime(ready: _Ready, got: dict[str, Array]) -> bool:
+    """Whether the outputs are onnxruntime's: ONNX's are rounded in some cases, and of another reading in others."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level, options.intra_op_num_threads = 4, 1
+    try:
+        session = onnxruntime.InferenceSession(
+            ready.case.model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+        )
+        wanted = session.run(None, ready.feeds)
+    except Exception:  # an operator, a type or an opset that it does not have
+        return False
+    names = [o.name for o in session.get_outputs()]
+    return all(
+        w.dtype == got[n].dtype and w.shape == got[n].shape and not _difference(n, got[n].astype(np.float64), w)
+        for n, w in zip(names, wanted, strict=True)
+    )
+
+
+def _difference(name: str, y: Array, given: Array) -> str:
+    want, tolerance = given.astype(np.float64), _PRECISION.get(str(given.dtype), _TOLERANCE)
+    finite = want[np.isfinite(want)]
+    scale = float(np.abs(finite).max(initial=1e-6))
+    if np.allclose(y, want, rtol=0, atol=tolerance * scale, equal_nan=True):
+        return ""
+    return f"{name} differs by up to {np.nanmax(np.abs(y - want)):.3g} of {scale:.3g}"
+
+
+def _by_c(ready: Sequence[_Ready], outputs: Sequence[CSource], folder: Path) -> list[Result]:
+    library = folder / LIBRARY
+    found = []
+    for r, source in zip(ready, outputs, strict=True):
+        feeds = {v.name: np.ascontiguousarray(r.feeds[v.name], v.type.np_dtype) for v in r.graph.inputs}
+        got = run_segment(library, source, r.graph, feeds)
+        got |= {v.name: v.const for v in r.graph.outputs if v.const is not None}
+        got |= {v.name: feeds[v.name] for v in r.graph.outputs if v.name in feeds}
+        found.append(_judge(r, got))
+    return found
+
+
+def batch(some: Sequence[Case], device: str) -> list[Result]:
+    """The results of some cases, which share one C compile."""
+    done: list[Result] = []
+    ready: list[_Ready] = []
+    for case in some:
+        made = _prepare(case, device)
+        if isinstance(made, Result):
+            done.append(made)
+        elif device == "INTERP":
+            done.append(_judge(made, interp(made.graph, made.feeds)))
+        else:
+            ready.append(made)
+    kept, sources = [], []
+    for i, r in enumerate(ready):
+        try:
+            sources.append(segment_source(r.graph, f"seg{i}"))
+            kept.append(r)
+        except EdgecError as e:
+            done.append(Result(r.case.name, r.case.operator, "failed", r.how, e.what))
+        except Exception as e:
+            done.append(Result(r.case.name, r.case.operator, "crashed", r.how, f"{type(e).__name__}: {e}"[:300]))
+    return [*done, *_compiled(kept, sources)]
+
+
+def _compiled(ready: list[_Ready], sources: list[CSource]) -> list[Result]:
+    """Halved until what does not compile stands alone."""
+    if not ready:
+        return []
+    with tempfile.TemporaryDirectory() as tmp:
+        try:
+            build_library(joined(sources), Path(tmp), Compiler.native("gcc"))
+            return _by_c(ready, sources, Path(tmp))
+        except (AssertionError, KeyError) as e:
+            if len(ready) == 1:
+                error = re.search(r"error: (.*)", str(e))
+                reason = f"the C does not compile: {error.group(1) if error else e}"[:300]
+                return [Result(ready[0].case.name, ready[0].case.operator, "crashed", ready[0].how, reason)]
+    half = len(ready) // 2
+    return _compiled(ready[:half], sources[:half]) + _compiled(ready[half:], sources[half:])
+
+
+# ---- the table -----------------------------------------------------------------------------------------------------
+_CASES: list[Case] = []
+
+
+def _load() -> None:
+    _CASES.extend(cases())
+
+
+def _task(indices: Sequence[int], device: str) -> list[Result]:
+    return batch([_CASES[i] for i in indices], device)
+
+
+def run(names: re.Pattern[str] | None, device: str, store: Path) -> list[Result]:
+    """All cases whose name matches, in two processes; what a stopped run has found is taken from `store`."""
+    _load()
+    known = {r["name"]: Result(**r) for r in json.loads(store.read_text())} if store.exists() else {}
+    todo = [i for i, c in enumerate(_CASES) if c.name not in known and (names is None or names.search(c.name))]
+    batches = [todo[i : i + _BATCH] for i in range(0, len(todo), _BATCH)]
+    found = dict(known)
+    while batches:
+        with ProcessPoolExecutor(2, initializer=None) as pool:
+            tasks = [(b, pool.submit(_task, b, device)) for b in batches]
+            batches = []
+            for indices, task in tasks:
+                try:
+                    results = task.result()
+                except BrokenProcessPool:  # the C of a case ended its process
+                    if len(indices) > 1:
+                        batches += [indices[: len(indices) // 2], indices[len(indices) // 2 :]]
+                        continue
+                    case = _CASES[indices[0]]
+                    results = [Result(case.name, case.operator, "crashed", reason="the process ended")]
+                found |= {r.name: r for r in results}
+                if names is None:
+                    store.parent.mkdir(parents=True, exist_ok=True)
+                    store.write_text(json.dumps([asdict(r) for r in found.values()]))
+    return [found[c.name] for c in _CASES if c.name in found]
+
+
+def digest() -> str:
+    """Of all that a result hangs on."""
+    made = hashlib.sha256()
+    for path in sorted([*(ROOT / "edgec").rglob("*.py"), *(ROOT / "runtime").rglob("*.h"), Path(__file__)]):
+        made.update(path.read_bytes())
+    return made.hexdigest()[:16]
+
+
+def markdown(results: Sequence[Result]) -> Iterator[str]:
+    """The table."""
+    counts = Counter(r.outcome for r in results)
+    yield f"# ONNX's {len(results)} node tests through edgec\n\n"
+    yield ", ".join(f"{n} {outcome}" for outcome, n in counts.most_common()) + ".\n"
+    passed = [r for r in results if r.outcome == "passed"]
+    ways = Counter(r.how.split(",")[0] + (", some inputs as constants" if "," in r.how else "") for r in passed)
+    yield "Of those that passed, computed: " + ", ".join(f"{n} at {way}" for way, n in ways.most_common()) + ".\n"
+    operators = {r.operator for r in passed} - {"(expanded)"}
+    yield f"{len(operators)} operators have a case that passes.\n\n"
+    yield "| operator | passed | failed | out of scope | why |\n| --- | ---: | ---: | ---: | --- |\n"
+    for operator in sorted({r.operator for r in results}):
+        own = [r for r in results if r.operator == operator]
+        n = Counter(r.outcome for r in own)
+        why = "; ".join(sorted({r.reason.replace("|", "/")[:120] for r in own if r.reason})[:4])
+        yield f"| {operator} | {n['passed']} | {n['failed'] + n['crashed']} | {n['out of scope']} | {why} |\n"
+
+
+def main() -> int:
+    """Run, write, print; 1 where a case in scope fails."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cases", type=re.compile, help="only those whose name matches")
+    parser.add_argument("--device", default="CPU", choices=("CPU", "INTERP"))
+    args = parser.parse_args()
+    build = ROOT / "build"
+    results = run(args.cases, args.device, build / "conformance" / f"{args.device}-{digest()}.json")
+    text = "".join(markdown(results))
+    build.mkdir(exist_ok=True)
+    (build / "conformance.json").write_text(json.dumps([asdict(r) for r in results], indent=1))
+    (build / "conformance.md").write_text(text)
+    bad = [r for r in results if r.outcome in ("failed", "crashed")]
+    print(text.split("\n\n| operator")[0])
+    for r in bad:
+        print(f"{r.outcome} {r.name}: {r.reason}")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
