@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import fsum
 from pathlib import Path
 
 
@@ -42,9 +43,9 @@ class Tuning:
     @property
     def ms(self) -> float:
         """Of all calls of one inference, as found."""
-        return sum(c.ms * len(c.functions) for c in self.choices)
+        return fsum(c.ms * len(c.functions) for c in self.choices)
 
     @property
     def default_ms(self) -> float:
         """Of the same calls as analysis prefers."""
-        return sum(c.default_ms * len(c.functions) for c in self.choices)
+        return fsum(c.default_ms * len(c.functions) for c in self.choices)

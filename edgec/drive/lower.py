@@ -118,7 +118,8 @@ class FloatModel:
     """The float form of a model that edgec quantized: the graph that was calibrated, on `samples` samples.
 
     run: runs it. reference: runs the model as it was before rewrites for the Edge TPU and pruning changed it. found:
-    what became of the recipe, and before: what it was given. pruned: None where that was not asked for; pruned_ms: before and after, measured here.
+    what became of the recipe, and before: what it was given. pruned: None where that was not asked for; pruned_ms:
+    before and after, measured here.
     """
 
     graph: Graph

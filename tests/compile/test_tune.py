@@ -25,12 +25,11 @@ import edgec
 from edgec.drive.tuned import default_path
 from edgec.emit.calls_file import CALLS_FILE
 from edgec.errors import DeviceError, EdgecError, InputError
-from edgec.ir import KernelCall, Table
+from edgec.ir import KernelCall, Table, constant
 from edgec.report.tuning import to_text
 from edgec.schedule import variant
 from edgec.schedule.cores import Core, cores_of
 from edgec.schedule.database import Database
-from edgec.schedule.kernels.gemm_s8 import constant
 from edgec.schedule.records import again
 from edgec.schedule.variant import Schedule, Variant, legal
 from tests import builds
