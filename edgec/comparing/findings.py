@@ -24,6 +24,9 @@ _ENOUGH = 64
 """Elements that a median is taken of."""
 _ENOUGH_CHANNELS = 6
 _SURE = 6.0
+_GRID = 1e-3
+GRID = ("the scale of its result is", "the zero point of its result is")
+"""What findings about another scale or zero point than A's begin with."""
 _NEAR = 0.35
 _LEFT = 0.5
 """Of the channels' mean errors, what a wrong zero point of the input may leave unexplained."""
@@ -111,6 +114,27 @@ def findings(seen: Seen, noise: Noise, complete: bool, by: str = "") -> list[Fin
         return faults
     losses = [*_clipped(seen), *_unlike(seen, noise, op), *_loose(seen), *_rounded(seen, noise, op)]
     return [*faults, *losses]
+
+
+def other_grid(seen: Seen) -> Finding | None:
+    """Where both are int8: a scale or a zero point of its result that is not A's."""
+    mine, theirs = seen.value.type.quant, seen.type.quant if seen.type is not None else None
+    if (
+        seen.op is None
+        or mine is None
+        or theirs is None
+        or seen.type is None
+        or seen.type.dtype != seen.value.type.dtype
+    ):
+        return None
+    times = mine.scale[0] / theirs.scale[0] if theirs.scale[0] else 0.0
+    if abs(times - 1) > _GRID:
+        text = f"{GRID[0]} {times:.3g} times A's"
+        return Finding("gain", True, text, f"A's scale is {theirs.scale[0]:.6g}")
+    if mine.zero_point[0] != theirs.zero_point[0]:
+        text = f"{GRID[1]} {mine.zero_point[0]}, A's {theirs.zero_point[0]}"
+        return Finding("offset", True, text, f"A's zero point is {theirs.zero_point[0]}")
+    return None
 
 
 def _kernel(seen: Seen, op: Op, who: str) -> Iterator[Finding]:

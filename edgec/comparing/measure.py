@@ -11,7 +11,7 @@ from edgec.comparing.channels import Channels
 from edgec.comparing.factors import factor_of
 from edgec.comparing.side import Placed, Sample, Side, ops_of, values_of
 from edgec.comparing.twins import Twin, limits, reals, rounded, twins
-from edgec.ir import Array, Op, Value
+from edgec.ir import Array, Op, TensorType, Value
 from edgec.ir.interp import run_op
 from edgec.quantize.accuracy import Tally
 from edgec.steps import Progress
@@ -99,8 +99,8 @@ class Spread:
 
 @dataclass
 class Seen:
-    """All that is known of one value of B. op: that wrote it, None for an input; other: what wrote A's. whole: against
-    A; own: the same where the layers before it gave what A has; inherited: what the rest changes.
+    """All that is known of one value of B. op: that wrote it, None for an input; other: what wrote A's; type: A's.
+    whole: against A; own: the same where the layers before it gave what A has; inherited: what the rest changes.
     """
 
     index: int
@@ -110,6 +110,7 @@ class Seen:
     twin: Twin
     channels: Channels
     other: Op | None = None
+    type: TensorType | None = None
     whole: Tally = field(default_factory=Tally)
     own: Tally = field(default_factory=Tally)
     inherited: Tally = field(default_factory=Tally)
@@ -157,6 +158,7 @@ class _Runs:
                 self.twins.setdefault(v.name, Twin(other.name, (tuple(range(v.type.rank)),)))
         self.placed = {p.op.output.name: p for p in ops_of(b)}
         self.others = {p.op.output.name: p.op for p in ops_of(a)} if a.complete else {}
+        self.types = {name: v.type for name, v in theirs.items()}
         self.wanted = {t.name for t in self.twins.values()}
         self.called = _ends(a, b, self.twins)
         self.seen: dict[str, Seen] = {}
@@ -226,7 +228,9 @@ class _Runs:
             channels = Channels(axis, self._expect, limits(v.type))
             op, part = (placed.op, placed.part) if placed is not None else (None, "")
             twin = self.twins[v.name]
-            self.seen[v.name] = Seen(0, v, op, part, twin, channels, self.others.get(twin.name))
+            self.seen[v.name] = Seen(
+                0, v, op, part, twin, channels, self.others.get(twin.name), self.types.get(twin.name)
+            )
         return self.seen[v.name]
 
     def _forced(

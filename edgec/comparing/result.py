@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from edgec.comparing.channels import Channels
-from edgec.comparing.findings import Finding, findings, noise_of
+from edgec.comparing.findings import GRID, Finding, findings, noise_of, other_grid
 from edgec.comparing.measure import Measured, Seen
 from edgec.comparing.side import Side
 from edgec.ir import Array
@@ -19,7 +19,7 @@ from edgec.quantize.accuracy import Agreement
 SCHEMA = 1
 FLOAT_DB = 90.0
 """What is better than this is rounding of float32."""
-_FEW = 4
+_FEW, _MANY = 4, 4
 _ALIKE_DB = 3.0
 """Of layers that are about as bad the first is named: to the next, its result is already coarse."""
 
@@ -157,7 +157,11 @@ class Diff:
 def result(a: Side, b: Side, inputs: str, measured: Measured, notes: Sequence[str] = ()) -> Diff:
     """What was measured, with its findings and the culprit."""
     known = {s.value.name: s.channels for s in measured.seen}
-    layers = [_layer(s, known, b) for s in measured.seen if s.op is not None and s.whole.samples]
+    shown = [s for s in measured.seen if s.op is not None and s.whole.samples]
+    grids = {s.value.name: f for s in shown if (f := other_grid(s)) is not None}
+    if len(grids) > len(shown) / _MANY:  # made of other ranges
+        grids = {}
+    layers = [_layer(s, known, b, grids.get(s.value.name)) for s in shown]
     outputs = {
         n: Output(t.result(), t.channels_sqnr_db(), t.max_error, measured.tops.get(n))
         for n, t in measured.outputs.items()
@@ -171,7 +175,7 @@ def result(a: Side, b: Side, inputs: str, measured: Measured, notes: Sequence[st
     )  # fmt: skip
 
 
-def _layer(s: Seen, known: Mapping[str, Channels], b: Side) -> Layer:
+def _layer(s: Seen, known: Mapping[str, Channels], b: Side, grid: Finding | None) -> Layer:
     assert s.op is not None, f"{s.value.name} is no layer's"
     read = [known.get(v.name) for v in s.op.inputs]
     noise, own = noise_of(s, read, b.complete), s.own if s.own.samples else None
@@ -183,7 +187,7 @@ def _layer(s: Seen, known: Mapping[str, Channels], b: Side) -> Layer:
         s.inherited.sqnr_db() if own else None,
         noise.steps, noise.excess_db, s.spread.used(s.value), s.spread.clipped(s.value), law,
         s.spread.low, s.spread.high, tuple(v.name for v in s.op.inputs if v.const is None),
-        tuple(findings(s, noise, b.complete, "" if b.same_code else b.how)),
+        (*([grid] if grid is not None else []), *findings(s, noise, b.complete, "" if b.same_code else b.how)),
         tuple(np.round(s.spread.edges, 9).tolist()), tuple(s.spread.a.tolist()), tuple(s.spread.b.tolist()),
     )  # fmt: skip
 
@@ -195,6 +199,9 @@ def _culprit(layers: Sequence[Layer]) -> Culprit | None:
     if broken:
         first = broken[0]
         return _named(first, [one.value for one in broken if one.kind == first.kind][1:])
+    others = [one for one in faulty if one.fault is not None and one.fault.text.startswith(GRID)]
+    if others:  # what reads it reads it rounded otherwise, and differs too
+        return _named(others[0], [one.value for one in others[1:]])
     if faulty:
         worst = max(faulty, key=lambda one: -_known(one.own_centred_db) if one.excess_db is None else one.excess_db)
         return _named(worst, [one.value for one in faulty if one is not worst])

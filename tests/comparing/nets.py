@@ -46,8 +46,8 @@ def as_c(name: str, graph: Graph, csrc: Path | None = None) -> NativeSide:
 
 
 def against(a: Side, planted: Planted, tries: Samples) -> Diff:
-    """A against a graph with a fault."""
-    return compared(a, as_c("planted", planted.graph, planted.csrc), tries)
+    """A against a graph with a fault; with interp where that is in a kernel."""
+    return compared(a, as_c("planted", planted.graph, planted.csrc), tries, 1 if planted.kernel else 0)
 
 
 __all__ = ["InterpSide", "against", "as_c", "compared", "small"]

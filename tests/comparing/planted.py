@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from edgec.comparing.side import Sample
+from edgec.drive.native import NativeGraph, native_compiler
 from edgec.emit.c import CSRC
-from edgec.ir import Array, Graph, KernelCall, Op, OpDef, Quant, TensorType, Value, interp
+from edgec.ir import Array, Graph, KernelCall, Op, OpDef, Quant, TensorType, Value
 from edgec.ir.interp import run_op
 from edgec.quantize.domains import role
 
@@ -54,7 +55,18 @@ def _weight(op: Op) -> int | None:
 
 
 def _scale(op: Op, rng: np.random.Generator) -> str:
-    """The weights' scale is not the one that they were rounded by; their bias goes with them."""
+    """The weights' scale is not the one that they were rounded by, and their bias goes with them; or the op computes
+    with another scale of its result than those have who read it.
+    """
+    if rng.integers(2):
+
+        def alter(t: TensorType) -> TensorType:
+            assert t.quant is not None
+            scale = tuple(float(np.float32(s * _FACTOR)) for s in t.quant.scale)
+            return t.with_quant(Quant(scale, t.quant.zero_point, t.quant.axis))
+
+        op.spec = lying(op.spec, alter, of_result=True)
+        return f"scale of the result of {op.output.name} times {_FACTOR}"
     for i, v in enumerate(op.inputs):
         if role(op, i) in ("weight", "bias") and v.type.quant is not None:
             q = v.type.quant
@@ -168,8 +180,9 @@ def _kernel(graph: Graph, rng: np.random.Generator, folder: Path) -> Planted:
 def is_seen(good: Graph, planted: Planted, samples: Sequence[Sample]) -> bool:
     """Whether the layer computes anything else with the fault, on what it reads from layers that are right."""
     right = {op.output.name: op for op in good.ops}[planted.op.output.name]
+    run = NativeGraph(good, native_compiler(None))
     for sample in samples:
-        env = _values(good, sample)
+        env = _values(run, sample)
         one, other = (
             run_op(op, {v: env[v.name] for v in op.inputs if v.const is None})[0] for op in (right, planted.op)
         )
@@ -178,13 +191,13 @@ def is_seen(good: Graph, planted: Planted, samples: Sequence[Sample]) -> bool:
     return False
 
 
-def _values(graph: Graph, sample: Sample) -> dict[str, Array]:
+def _values(run: NativeGraph, sample: Sample) -> dict[str, Array]:
     env: dict[str, Array] = {}
 
     def keep(v: Value, array: Array) -> None:
-        env[v.name] = array
+        env[v.name] = array.copy()
 
-    interp(graph, sample, keep)
+    run(sample, keep)
     return env
 
 

@@ -13,7 +13,7 @@ from edgec.drive.diff import Request, diff, parsed
 from edgec.drive.sides import InterpSide
 from edgec.emit.tflite import write_tflite
 from edgec.errors import InputError
-from edgec.ir import Array, Builder, Value, interp
+from edgec.ir import Array, Builder, Quant, Value, interp
 from edgec.ops.binary import Mul
 from edgec.ops.shape import Reshape
 from edgec.ops.slice import Slice
@@ -193,3 +193,19 @@ def test_a_nearly_constant_channel_does_not_flatter() -> None:
     assert tally.sqnr_db() > 45
     assert tally.centred_sqnr_db() > 45
     assert 0 < tally.channels_sqnr_db() < 10
+
+
+@pytest.mark.parametrize(("factor", "by"), [(1.5, 0), (1.0, 3)])
+def test_another_scale_or_zero_point_of_one_result_is_named(factor: float, by: int) -> None:
+    """Where all agree on it no value is wrong, only rounded otherwise: between two int8 networks that is seen."""
+    _, int8, tries = small()
+    for at in range(1, 5):
+        twin = int8.copy()
+        v = twin.ops[at].output
+        q = v.type.quant
+        assert q is not None
+        v.type = v.type.with_quant(Quant((float(np.float32(q.scale[0] * factor)),), (q.zero_point[0] + by,)))
+        found = compared(InterpSide("a", int8), InterpSide("b", twin), tries[:2], 0)
+        assert found.culprit is not None
+        assert found.culprit.value == v.name
+        assert found.culprit.finding == ("gain" if factor != 1 else "offset")
