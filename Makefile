@@ -9,7 +9,8 @@ FIXTURES := build/venv-fixtures
 
 .PHONY: setup system demo test check lint types fast models-table partition-table stock-table cost-table pipeline-table \
         cpu-table bench-arm ablation interp-table schedule-fuzz sanitize-table tuned bench-check \
-        bench-peers bench-host busy-check accuracy-table conformance onnx-sweep faults docs fixtures clean
+        bench-peers bench-host busy-check accuracy-table ablation-quantize conformance onnx-sweep faults docs fixtures \
+        clean
 
 setup: system $(STAMP)
 
@@ -115,7 +116,8 @@ CASES ?= 2000
 faults: setup
 	$(BIN)/python -m tests.devices.faults --cases $(CASES) --seed $(SEED)
 
-# What int8 costs, beside onnxruntime's quantizer (reads ../shared; hours for all models):
+# What int8 costs, beside public quantizers, which it installs under build/ (reads ../shared; hours for all models; rows
+# are kept in build/accuracy and made again where something changed):
 # make accuracy-table ARGS='--models resnet8_f32,mnv1_025_224_f32 --ways best,fast'
 accuracy-table: setup
 	$(BIN)/python -m tests.tables.accuracy_table $(ARGS)
@@ -124,6 +126,11 @@ accuracy-table: setup
 # make conformance ARGS='--cases test_topk --device INTERP'
 conformance: setup
 	$(BIN)/python -m tests.tables.conformance $(ARGS)
+
+# What each step of quantization is worth, on and off, on ten models with three halves of the photos (reads ../shared;
+# hours): make ablation-quantize ARGS='--models resnet8_f32,vww96_f32 --seeds 0'
+ablation-quantize: setup
+	$(BIN)/python -m tests.tables.ablation_quantize $(ARGS)
 
 # Every node test of the onnx package through edgec, and each in every element type up to C: takes some minutes
 onnx-sweep: setup
