@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
@@ -17,9 +18,11 @@ FLOAT_TOLERANCE = 1e-4
 ROUNDING_MARGIN = 4.0
 WORST_TOLERANCE = 1e-2
 """Beyond FLOAT_TOLERANCE, so many times the graph's own rounding error is allowed, and never more than this."""
-MIXED_TOLERANCE = 0.25
-"""The same where int8 ops read what float ops computed: a last bit decides between two steps, and a few such decisions
-move a network's output by as much as quantization does, many on some samples and none on others."""
+MIXED_TOLERANCE = 0.02
+WORST_MIXED_TOLERANCE = 0.25
+"""The same where int8 ops read what float ops computed, of the root mean square: a last bit decides between two steps,
+and a few such decisions move a network's output by as much as quantization does, single elements by all of their range;
+on some samples there are many of them and on others none."""
 _TRIALS = 4
 _STEPS = 255
 
@@ -43,8 +46,8 @@ class Judge:
             self._wanted[key] = interp(s.graph, inputs, keep)
         found = []
         for name, want in self._wanted[key].items():
-            error = distance(tensor(name), want)
-            found.append(SegmentCheck(s.name, s.place, how, error, _limit(s.graph, inputs, name, want, error)))
+            error, limit = _error(s.graph, inputs, name, tensor(name), want)
+            found.append(SegmentCheck(s.name, s.place, how, error, limit))
         old = self._checks.get((s.name, how))
         samples = 1 + (old.samples if old else 0)
         worst = max([*found, *([old] if old else [])], key=lambda c: c.error - c.limit)
@@ -55,16 +58,18 @@ class Judge:
         return tuple(self._checks.values())
 
 
-def _limit(graph: Graph, inputs: Mapping[str, Array], name: str, want: Array, error: float) -> float:
-    """How far an output of a segment may be from what `interp` computes."""
-    is_float = want.dtype.kind == "f"
+def _error(graph: Graph, inputs: Mapping[str, Array], name: str, got: Array, want: Array) -> tuple[float, float]:
+    """How far an output of a segment is from what `interp` computes, and how far it may be."""
+    error, is_float = distance(got, want), want.dtype.kind == "f"
     # a float that differs in its last bit may round to the next integer step
     has_float = any(v.type.dtype == "float32" for op in graph.ops for v in op.outputs)
     usual = FLOAT_TOLERANCE if is_float else float(has_float)
     if error <= usual or not rounds_floats(graph):
-        return float_limit(graph, inputs, name, want, error) if is_float else usual
-    moved = max(rounding_error(graph, inputs, name, want, seed) for seed in range(_TRIALS))
-    return max(usual, min(ROUNDING_MARGIN * moved, MIXED_TOLERANCE * (1 if is_float else _STEPS)))
+        return error, float_limit(graph, inputs, name, want, error) if is_float else usual
+    unit = 1 if is_float else _STEPS
+    moved = max(root_mean_square(_rounded(graph, inputs, name, seed), want) for seed in range(_TRIALS))
+    limit = min(max(MIXED_TOLERANCE * unit, ROUNDING_MARGIN * moved), WORST_MIXED_TOLERANCE * unit)
+    return root_mean_square(got, want), limit
 
 
 def rounds_floats(graph: Graph) -> bool:
@@ -82,17 +87,33 @@ def float_limit(graph: Graph, inputs: Mapping[str, Array], name: str, want: Arra
     return max(FLOAT_TOLERANCE, min(ROUNDING_MARGIN * rounding_error(graph, inputs, name, want), WORST_TOLERANCE))
 
 
-def rounding_error(graph: Graph, inputs: Mapping[str, Array], name: str, want: Array, seed: int = 0) -> float:
+def rounding_error(graph: Graph, inputs: Mapping[str, Array], name: str, want: Array) -> float:
     """How far output `name` moves from `want` when every float constant changes by one unit in its last place.
 
     That is backward error analysis: sums in another order give what slightly other weights would have given.
     """
+    return distance(_rounded(graph, inputs, name), want)
+
+
+def _rounded(graph: Graph, inputs: Mapping[str, Array], name: str, seed: int = 0) -> Array:
+    """Output `name` with every float constant changed by one unit in its last place."""
     twin, rng = graph.copy(), np.random.default_rng(seed)
     for v in twin.constants():
         if v.const is not None and v.type.dtype == "float32":
             toward = rng.choice([-np.inf, np.inf], v.const.shape).astype(np.float32)
             v.const = np.nextafter(v.const, toward)
-    return distance(interp(twin, inputs)[name], want)
+    return interp(twin, inputs)[name]
+
+
+def root_mean_square(got: Array, want: Array) -> float:
+    """Of the differences, as `distance` has the largest of them; what is not finite on one side never agrees."""
+    if distance(got, want) == math.inf:
+        return math.inf
+    x, y = (np.nan_to_num(a.astype(np.float64), nan=0.0, posinf=0.0, neginf=0.0) for a in (got, want))
+    difference = float(np.sqrt(np.mean(np.square(x - y))))
+    if want.dtype.kind != "f":
+        return difference
+    return difference / max(float(y.max() - y.min()), float(np.abs(y).max()), 1e-30)
 
 
 def distance(got: Array, want: Array) -> float:

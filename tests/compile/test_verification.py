@@ -4,8 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from edgec_partitioner.regions import Region
+from edgec_partitioner.segments import segment
 
-from edgec.drive.judge import FLOAT_TOLERANCE, distance, rounding_error, rounds_floats
+from edgec.drive.judge import (
+    FLOAT_TOLERANCE,
+    MIXED_TOLERANCE,
+    Judge,
+    distance,
+    root_mean_square,
+    rounding_error,
+    rounds_floats,
+)
 from edgec.ir import Builder, Graph, TensorType, interp
 from edgec.ops.binary import Mul, Sub
 from edgec.quantize.steps.minmax import MinMaxRanges
@@ -47,3 +57,23 @@ def test_int8_behind_float_is_where_a_last_bit_decides(floats: tuple[int, ...], 
     graph = NETS["chain"]()
     left = Precision(tuple(graph.ops[i].output.name for i in floats))
     assert rounds_floats(Work(graph, samples(graph)).do(MinMaxRanges()).do(left).int8().graph) == rounds
+
+
+def test_single_elements_behind_float_may_move_but_not_all_of_them() -> None:
+    """A few wrong steps are a last bit's; a wrong kernel is everywhere."""
+    graph = NETS["chain"]()
+    left = Precision((graph.ops[0].output.name,))
+    mixed = Work(graph, samples(graph)).do(MinMaxRanges()).do(left).int8().graph
+    (sample,) = samples(graph, 1)
+    (name, want), *_ = interp(mixed, sample).items()
+    s = segment("seg0", Region("cpu", tuple(mixed.ops), tuple(mixed.inputs), tuple(mixed.outputs)))
+    span = float(want.max() - want.min())
+    for moved, ok in ((want.reshape(-1)[:1], True), (want.reshape(-1), False)):
+        got = want.copy()
+        got.reshape(-1)[: moved.size] += np.float32(0.2 * span)
+        judge = Judge()
+        judge(s, {**sample, name: got}.__getitem__, "C")
+        (check,) = judge.worst()
+        assert check.ok == ok
+        assert check.error == pytest.approx(root_mean_square(got, want))
+        assert check.limit >= MIXED_TOLERANCE
