@@ -17,7 +17,8 @@ _PROGRAM = """
 #include "program_io.h"
 int main(void) {{
     static unsigned char data[{nbytes}];
-    const ek_tensor t = {{.name = "x", .dtype = "{dtype}", .rank = 1, .shape = {{{n}}}, .bytes = {nbytes}, .data = data}};
+    ek_tensor t = {{.name = "x", .dtype = "{dtype}", .rank = 1, .shape = {{{n}}}}};
+    t.bytes = {nbytes}, t.data = data;
     fill_noise(&t, 3);
     return fwrite(data, 1, sizeof data, stdout) == sizeof data ? 0 : 1;
 }}
