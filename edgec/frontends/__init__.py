@@ -34,6 +34,10 @@ def read_model(path: Path, input_shapes: Mapping[str, tuple[int, ...]] | None = 
         graph = read_tflite(path, input_shapes or {}, opaque=True)
     else:
         graph = reader(path, input_shapes or {})
+    for v in (*graph.inputs, *graph.outputs):
+        if not v.type.size:
+            hint = "leave it out, or give it elements: a bundle's inputs and outputs have some"
+            raise InputError(f"{v.name} has the shape {list(v.type.shape)}, without an element", str(path), hint)
     return checked(graph, path)
 
 

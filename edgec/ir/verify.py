@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from edgec.ir.graph import Graph
+from edgec.ir.graph import Graph, Value
+from edgec.ir.opdef import QuantRule
 
 Check = Callable[[Graph], Iterator[str]]
 
@@ -63,9 +64,13 @@ def _int8_canonical(graph: Graph) -> Iterator[str]:
 
 
 def _quantized_has_scale(graph: Graph) -> Iterator[str]:
-    """Every int8 value has a scale, where its elements do not just stand for themselves."""
-    plain = {v for op in graph.ops if op.spec.plain_int8 for v in (*op.inputs, *op.outputs)}
-    scaled = {v for op in graph.ops if not op.spec.plain_int8 for v in (*op.inputs, *op.outputs)}
+    """Every int8 value has a scale, where its elements do not just stand for themselves: for an op that computes on
+    reals as well, that is where none of its values has one."""
+    plain, scaled = set[Value](), set[Value]()
+    for op in graph.ops:
+        values = (*op.inputs, *op.outputs)
+        real = op.spec.quant is not QuantRule.FLOAT and any(v.type.is_quantized for v in values)
+        (plain if op.spec.plain_int8 and not real else scaled).update(values)
     for v in graph.values():
         if v.type.dtype == "int8" and v.type.quant is None and (v in scaled or v not in plain):
             yield f"{v.name} is int8 without a scale"

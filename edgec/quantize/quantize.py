@@ -51,8 +51,8 @@ def random_sample(graph: Graph, seed: int = 0) -> dict[str, Array]:
 
 
 def _random(t: TensorType, rng: np.random.Generator) -> Array:
-    if t.dtype == "float32":
-        return rng.random(t.shape, np.float32)
+    if t.np_dtype.kind == "f":
+        return rng.random(t.shape, np.float32).astype(t.np_dtype)
     if t.dtype == "bool":
         return np.ones(t.shape, bool)
     if t.dtype not in ("int8", "uint8"):  # an index: zero is always legal

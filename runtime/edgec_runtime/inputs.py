@@ -77,8 +77,12 @@ def _noise(info: TensorInfo, index: int) -> Array:
     h = (h ^ (h >> np.uint32(15))) * np.uint32(2246822519)
     h = (h ^ (h >> np.uint32(13))) * np.uint32(3266489917)
     h = h ^ (h >> np.uint32(16))
-    if info.dtype == "<f4":
+    if info.dtype in ("<f4", "<f8"):
         flat: Array = (h >> np.uint32(8)).astype(np.float32) / np.float32(8388608) - np.float32(1)
+        flat = flat.astype(info.numpy_dtype)
+    elif info.dtype == "<f2":
+        sign, fraction = (h >> np.uint32(16)) & np.uint32(0x8000), (h >> np.uint32(20)) & np.uint32(0x3FF)
+        flat = (sign | np.uint32(0x3800) | fraction).astype(np.uint16).view(np.float16)
     elif info.dtype == "|b1":
         flat = (h >> np.uint32(31)).astype(np.bool_)
     else:

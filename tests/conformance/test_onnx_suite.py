@@ -114,7 +114,7 @@ def test_what_is_out_of_scope_is_refused_with_a_reason(everything: list[Case]) -
     assert not [r for r in results if r.outcome == "crashed"]
     assert all(r.reason for r in results if r.outcome == "out of scope")
     table = "".join(markdown(results))
-    assert "| operator | passed | failed | out of scope | why |" in table
+    assert "| operator | in C | when compiled | failed | out of scope | why |" in table
 
 
 def test_every_refusal_has_a_message() -> None:

@@ -11,6 +11,7 @@ import pytest
 from onnx import helper
 
 from edgec.errors import InputError, UnsupportedError
+from edgec.frontends import read_model
 from edgec.frontends.onnx import read_onnx
 from edgec.ir import Array
 from tests.frontends.onnx_files import agree, node, write
@@ -156,3 +157,11 @@ def test_floats_of_other_widths_at_the_border(tmp_path: Path, elements: str) -> 
     width = "float64" if elements == "double" else elements
     assert [v.type.dtype for v in (*graph.inputs, *graph.outputs)] == [width, width]
     assert [op.kind for op in graph.ops] == ["cast", "exp", "cast"]
+
+
+def test_tensors_without_elements_are_inside_alone(tmp_path: Path) -> None:
+    ends = {"s": np.array([2]), "e": np.array([2])}
+    nodes = [node("Slice", ["x", "s", "e"], "none"), node("Concat", ["none", "x"], "y", axis=0)]
+    agree(write(tmp_path / "m.onnx", nodes, {"x": [2, 3]}, ["y"], ends))
+    with pytest.raises(InputError, match=r"none has the shape \[0, 3\], without an element"):
+        read_model(write(tmp_path / "n.onnx", nodes[:1], {"x": [2, 3]}, ["none"], ends))

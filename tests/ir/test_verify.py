@@ -11,6 +11,7 @@ from edgec.ir import Builder, Graph, Op, Quant, TensorType, Value, verify
 from edgec.ir.verify import VerifyError
 from edgec.ops.binary import Add
 from edgec.ops.cast import Cast
+from edgec.ops.pool import MaxPool2D
 from edgec.ops.shape import Reshape
 
 
@@ -81,7 +82,9 @@ def test_a_cast_reads_int8_without_a_scale() -> None:
     b.graph.outputs = [b.add(Cast("float32"), [x], "y")]
     verify(b.graph, "partitioned")
     b.add(Reshape((4,)), [x], "z")
-    with pytest.raises(VerifyError, match="x is int8 without a scale"):
+    verify(b.graph, "partitioned")
+    b.add(MaxPool2D(), [b.add(Reshape((1, 2, 2, 1)), [x], "image")], "pooled")
+    with pytest.raises(VerifyError, match="image is int8 without a scale"):
         verify(b.graph, "partitioned")
 
 

@@ -47,7 +47,7 @@ void edgec_threads_stop(ek_threads *threads);
 /* One tensor that crosses a segment border, dense, row-major, little-endian. */
 typedef struct {
     const char *name;
-    const char *dtype;      /* numpy's descr: "<f4", "|i1", "|u1", "<i4", "<i8", "|b1" */
+    const char *dtype;      /* numpy's descr: "<f4", "<f2", "<f8", "|i1", "|u1", "<i2", ..., "|b1" */
     int rank;               /* 0 (a scalar) to EK_MAX_RANK */
     int shape[EK_MAX_RANK]; /* the first `rank` entries */
     size_t bytes;

@@ -144,7 +144,8 @@ static uint32_t noise(uint32_t tensor, uint32_t i)
     return h ^ h >> 16;
 }
 
-/* float: [-1, 1).  Integers of one byte: all values.  Wider ones: 0 to 255.  bool: 0 and 1. */
+/* float, double: [-1, 1).  Half: of a magnitude in [0.5, 1), by its bits.  Integers of one byte: all values.  Wider
+ * ones: 0 to 255.  bool: 0 and 1. */
 static void fill_noise(const ek_tensor *t, uint32_t index)
 {
     char kind = t->dtype[1];
@@ -152,10 +153,12 @@ static void fill_noise(const ek_tensor *t, uint32_t index)
     unsigned char *p = t->data;
     for (size_t i = 0; i < t->bytes / size; i++, p += size) {
         uint32_t h = noise(index, (uint32_t)i);
-        if (kind == 'f' && size == 4) {
-            float v = (float)(h >> 8) / 8388608.0f - 1.0f;
-            memcpy(p, &v, sizeof v);
-        } else if (kind != 'f') {
+        if (kind == 'f') {
+            const float v = (float)(h >> 8) / 8388608.0f - 1.0f;
+            const double wide = v;
+            const uint16_t half = (uint16_t)((h >> 16 & 0x8000) | 0x3800 | (h >> 20 & 0x3ff));
+            memcpy(p, size == 4 ? (const void *)&v : size == 8 ? (const void *)&wide : (const void *)&half, size);
+        } else {
             memset(p, 0, size);
             *p = (unsigned char)(kind == 'b' ? h >> 31 : h >> 24);
         }
