@@ -9,7 +9,7 @@ FIXTURES := build/venv-fixtures
 
 .PHONY: setup system demo test check lint types fast models-table partition-table stock-table cost-table pipeline-table \
         cpu-table bench-arm ablation interp-table schedule-fuzz sanitize-table tuned bench-check \
-        bench-peers bench-host busy-check accuracy-table conformance onnx-sweep faults docs fixtures clean
+        bench-peers bench-host busy-check accuracy-table conformance quantized-onnx onnx-sweep faults docs fixtures clean
 
 setup: system $(STAMP)
 
@@ -124,6 +124,10 @@ accuracy-table: setup
 # make conformance ARGS='--cases test_topk --device INTERP'
 conformance: setup
 	$(BIN)/python -m tests.tables.conformance $(ARGS)
+
+# Files of onnxruntime's static quantizer beside onnxruntime: make quantized-onnx ARGS='--models yunet_n_320 --compile'
+quantized-onnx: setup
+	$(BIN)/python -m tests.tables.quantized_onnx $(ARGS)
 
 # Every node test of the onnx package through edgec, and each in every element type up to C: takes some minutes
 onnx-sweep: setup
