@@ -12,6 +12,8 @@ FIXTURES := build/venv-fixtures
         bench-peers bench-host busy-check accuracy-table ablation-quantize conformance onnx-sweep faults docs fixtures \
         clean
 
+        bench-peers bench-host busy-check accuracy-table conformance quantized-onnx onnx-sweep faults docs fixtures clean
+
 setup: system $(STAMP)
 
 system:
@@ -131,6 +133,10 @@ conformance: setup
 # hours): make ablation-quantize ARGS='--models resnet8_f32,vww96_f32 --seeds 0'
 ablation-quantize: setup
 	$(BIN)/python -m tests.tables.ablation_quantize $(ARGS)
+
+# Files of onnxruntime's static quantizer beside onnxruntime: make quantized-onnx ARGS='--models yunet_n_320 --compile'
+quantized-onnx: setup
+	$(BIN)/python -m tests.tables.quantized_onnx $(ARGS)
 
 # Every node test of the onnx package through edgec, and each in every element type up to C: takes some minutes
 onnx-sweep: setup

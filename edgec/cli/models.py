@@ -28,8 +28,8 @@ _PREPROCESS_HELP = (
     "(docs/preprocessing.md; default: what the file states, else 0_1, or raw for integer inputs)"
 )
 _QUANTIZE_HELP = (
-    "how --calibrate makes it int8: best (of several ways; minutes, and goes on where it was interrupted), fast (min and "
-    "max alone), or a .toml file; a quantized model is taken as it is"
+    "how --calibrate makes it int8: best (of several ways; minutes, and goes on where it was interrupted), fast (min "
+    "and max alone), or a .toml file; a quantized model is taken as it is"
 )
 _QUIET = click.option("-q", "--quiet", is_flag=True, help="print nothing but errors")
 

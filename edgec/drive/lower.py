@@ -14,6 +14,7 @@ from edgec_runtime import Preprocess
 from edgec_runtime.manifest import MAX_THREADS
 
 from edgec.comparing.factors import channel_factors
+from edgec.drive import quantized_file
 from edgec.drive.hands import hands
 from edgec.drive.native import HostRunners, NativeGraph, least_ms, native_compiler, runner
 from edgec.drive.placing import left_in_float, place, pricer
@@ -24,6 +25,7 @@ from edgec.frontends import read_model
 from edgec.frontends.stated import stated_preprocessing
 from edgec.ir import Array, Graph, Refusal, verify
 from edgec.passes.pipeline import available, optimize
+from edgec.passes.recognize_quantized import described
 from edgec.quantize.calibration import Kept, Sample, load_calibration, split
 from edgec.quantize.limits import Limits, share
 from edgec.quantize.observers import Run
@@ -156,6 +158,7 @@ class Lowered:
     floats: what a quantized model is compared with. seen: calibration had the samples too. float_on_cpu: nothing of it
     can run on the target's Edge TPU, since it was left in float.
     preprocess: of the inputs that are images, by name. notes: what of the model's file was left out, and why.
+    law: the int8 graph that an ONNX file describes in floats, which its code must agree with instead of `imported`.
     """
 
     target: Target
@@ -173,6 +176,7 @@ class Lowered:
     seen: bool = False
     float_on_cpu: bool = False
     notes: tuple[str, ...] = ()
+    law: Graph | None = None
 
     def inputs_told(self) -> tuple[str, ...]:
         """How photos become the inputs that are images."""
@@ -233,10 +237,11 @@ def lower(
         if dump is not None:
             dump("quantize", graph)
     say("partition")
-    parts = place(graph, target, wishes)
+    law = graph.copy() if described(imported) and not float_model else None
     return Lowered(
-        target, preprocess, imported, graph, data.verify, data.source, calibrated, assume, tuple(made), wishes, parts,
-        floats, data.seen, left and not assume, (*stated.notes, *_left_alone(float_model, options)),
+        target, preprocess, imported, graph, data.verify, data.source, calibrated, assume, tuple(made), wishes,
+        place(graph, target, wishes), floats, data.seen, left and not assume,
+        (*stated.notes, *_left_alone(float_model, options), *(quantized_file.notes(law) if law else ())), law,
     )  # fmt: skip
 
 

@@ -50,7 +50,8 @@ def verify_bundle(
             got = _run(session, segments, sample, "C", judge, values) if i < exact else session.run(sample)
             want = reference.exactly(sample) if i < exact else reference(sample)
             if lowered.floats is None:
-                unlike += _unlike(lowered.imported, sample, got, want)
+                law = lowered.law or lowered.imported
+                unlike += _unlike(law, sample, got, want if law is lowered.imported else interp(law, sample))
             elif values is not None:
                 parts, floats = {s.name: s.graph for s in segments}, lowered.floats
                 worst = worst_layer(parts, values, floats.graph, floats.run, sample)

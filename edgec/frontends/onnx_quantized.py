@@ -1,4 +1,4 @@
-"""Operators on quantized tensors as the float operator that they stand for, between DequantizeLinear and QuantizeLinear.
+"""Operators on quantized tensors as the float ones that they stand for, between DequantizeLinear and QuantizeLinear.
 
 So a file in onnxruntime's "QOperator" format reads as one in its "QDQ" format. One that is quantized dynamically, by
 scales that are computed at run time, reads as what it approximates: floats, with its weights dequantized.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from onnx import GraphProto, NodeProto, TensorProto, helper, numpy_helper
@@ -59,11 +60,11 @@ class _Expansion:
         """The name of an input, "" where it is absent."""
         return self.node.input[i] if i < len(self.node.input) else ""
 
-    def attributes(self, *without: str) -> dict[str, object]:
+    def attributes(self, *without: str) -> dict[str, Any]:
         """Those of the node."""
         return {a.name: helper.get_attribute_value(a) for a in self.node.attribute if a.name not in without}
 
-    def add(self, op_type: str, inputs: Sequence[str], output: str = "", **attrs: object) -> str:
+    def add(self, op_type: str, inputs: Sequence[str], output: str = "", **attrs: Any) -> str:
         """A standard node; returns its output."""
         y = output or self.name(op_type)
         made = helper.make_node(op_type, inputs, [y], name=self.node.name or self.node.output[0])
@@ -100,7 +101,7 @@ def _present(*names: str) -> list[str]:
 
 def _conv(e: _Expansion) -> None:
     """x, w, y with scale and zero point each, bias. The weights' scales run along their first axis."""
-    if dict(e.attributes()).get("channels_last"):
+    if e.attributes().get("channels_last"):
         raise ValueError("channels_last is not supported")
     bias = e.bias(8, 1, 4)
     inputs = [e.real(0, 1, 2), e.real(3, 4, 5), *_present(bias)]

@@ -1,7 +1,7 @@
 """What ONNX's QuantizeLinear and DequantizeLinear say, and their arithmetic where the IR's quantized types cannot.
 
-real = scale * (q - zero point), by scales of the whole tensor, of an axis or of blocks of one, constant or computed. The
-IR's types hold constant scales of int8 tensors; those of uint8 are shifted by 128, which changes no value.
+real = scale * (q - zero point), by scales of the whole tensor, of an axis or of blocks of one, constant or computed.
+The IR's types hold constant scales of int8 tensors; those of uint8 are shifted by 128, which changes no value.
 """
 
 from __future__ import annotations
@@ -164,4 +164,5 @@ def integers(x: Array, t: TensorType) -> Array:
     """The int8 integers of floats that stand for some, by the scale that their type remembers."""
     assert t.quant is not None
     scale, zero = t.quant.broadcast(x.ndim)
-    return np.clip(np.rint(x.astype(np.float64) / scale) + zero, -128, 127).astype(np.int8)
+    whole: Array = np.clip(np.rint(x.astype(np.float64) / scale) + zero, -128, 127).astype(np.int8)
+    return whole

@@ -45,7 +45,6 @@ class Quantize(OpDef):
     kind = "quantize"
     onnx = ("QuantizeLinear",)
     tflite = ("QUANTIZE",)
-    elementwise: ClassVar[bool] = True
     edgetpu_versions = {"QUANTIZE": Versions(2, aborts=3)}
     quant: ClassVar[QuantRule] = QuantRule.FREE
     edgetpu: ClassVar[bool] = True
@@ -58,8 +57,8 @@ class Quantize(OpDef):
         """AffineQuantize and Requantize of TFLite's reference kernels."""
         t, info = yt[0], np.iinfo(self.dtype)
         if xt[0].dtype == "float32" and self.even:
-            y = np.rint((x[0] / np.float32(t.scale)).astype(np.float32)) + np.float32(t.zero_point)
-            return [np.clip(y, info.min, info.max).astype(self.dtype)]
+            whole = np.rint((x[0] / np.float32(t.scale)).astype(np.float32)) + np.float32(t.zero_point)
+            return [np.clip(whole, info.min, info.max).astype(self.dtype)]
         if xt[0].dtype == "float32":
             return [quantized(x[0], t.scale, t.zero_point, info.dtype)]
         multiplier = quantize_multiplier(xt[0].scale / t.scale)
@@ -67,11 +66,15 @@ class Quantize(OpDef):
         y = multiply_by_quantized_multiplier(centred, *multiplier).astype(np.int64) + t.zero_point
         return [np.clip(y, info.min, info.max).astype(self.dtype)]
 
+    def permute(self, perm: tuple[int, ...], op: Op) -> OpDef | None:
+        """Elements stay where they are; uint8 stays at the border of the graph."""
+        return None if "uint8" in (op.inputs[0].type.dtype, op.output.type.dtype) else self
+
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
         """QuantizeLinear to 8 bits by a constant scale of the whole tensor; any other is arithmetic on floats."""
         form = linear.Form.of_quantize(node)
-        if form.quant is None or node.input(0).type.dtype != "float32":
+        if form.quant is None or form.axis is not None or node.input(0).type.dtype != "float32":
             return linear.to_integers(node, form)
         y = node.build.add(cls(even=True), [node.input(0)], node.name, form.quant)
         if form.dtype == "uint8":
@@ -135,7 +138,6 @@ class Dequantize(OpDef):
     kind = "dequantize"
     onnx = ("DequantizeLinear",)
     tflite = ("DEQUANTIZE",)
-    elementwise: ClassVar[bool] = True
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
         """The shape of the input."""
@@ -147,6 +149,10 @@ class Dequantize(OpDef):
             return [x[0].astype(np.float32)]
         scale, zero = xt[0].quant.broadcast(x[0].ndim)
         return [(scale.astype(np.float64) * (x[0].astype(np.int64) - zero)).astype(np.float32)]
+
+    def permute(self, perm: tuple[int, ...], op: Op) -> OpDef | None:
+        """Elements stay where they are; uint8 stays at the border of the graph."""
+        return None if "uint8" in (op.inputs[0].type.dtype, op.output.type.dtype) else self
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:

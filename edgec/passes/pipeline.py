@@ -20,11 +20,14 @@ ORDER: tuple[tuple[str, ...], ...] = (
     (*_TIDY, "recognize_dilated_conv", "layout", "sink_transposes"),
     (*_TIDY, "simplify_reshapes"),
     (*_TIDY, "simplify_reshapes", *_RECOGNIZE, *_FOLD),
-    ("recognize_quantized", *_TIDY, "simplify_reshapes", *_FOLD),
+    ("recognize_quantized",),
+    (*_TIDY, "layout", "sink_transposes"),
+    (*_TIDY, "simplify_reshapes", *_FOLD),
 )
 """Groups, each run until nothing changes. Blocks of dilated convolutions are found before their transposes move.
 Transposes find their places before those that only move ones become reshapes, and the folds come when convolution, bias
-and activation stand side by side. Only then does what ONNX quantized become int8: an op with all that is folded into it."""
+and activation stand side by side. Only then does what ONNX quantized become int8: an op with all that is folded into
+it. Where that changed nothing, what follows has nothing to do."""
 
 _ROUNDS = 100
 """More rounds than any model needs: passes that undo one another are a bug."""
@@ -46,13 +49,16 @@ def optimize(graph: Graph, disabled: Collection[str] = (), dump: Callable[[str, 
     table = available()
     verify(graph, "imported")
     for group in ORDER:
-        _fixed_point(graph, {name: table[name] for name in group if name not in disabled}, dump)
+        changed = _fixed_point(graph, {name: table[name] for name in group if name not in disabled}, dump)
+        if group == ("recognize_quantized",) and not changed:
+            break
     verify(graph, "canonical")
     return graph
 
 
-def _fixed_point(graph: Graph, group: dict[str, Pass], dump: Callable[[str, Graph], None] | None) -> None:
-    for _ in range(_ROUNDS):
+def _fixed_point(graph: Graph, group: dict[str, Pass], dump: Callable[[str, Graph], None] | None) -> bool:
+    """Run passes until nothing changes; tells whether anything did."""
+    for rounds in range(_ROUNDS):
         changed = False
         for name, run in group.items():
             if run(graph):
@@ -61,5 +67,5 @@ def _fixed_point(graph: Graph, group: dict[str, Pass], dump: Callable[[str, Grap
                 if dump is not None:
                     dump(name, graph)
         if not changed:
-            return
+            return rounds > 0
     raise InternalError(f"the passes {', '.join(group)} do not settle on {graph.name}")

@@ -7,13 +7,18 @@ conversions. Results differ from ONNX's by at most one step for each op, where t
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 
-from edgec.ir import Graph, Op, Quant, QuantRule, TensorType, Value
+from edgec.ir import Graph, Op, OpDef, Quant, QuantRule, TensorType, Value
 from edgec.ir.rewrite import Rewriter
 from edgec.ops.common import quantize_bias
+from edgec.ops.conv import DepthwiseConv2D
 from edgec.ops.linear_quantization import integers
+from edgec.ops.pool import AveragePool2D
 from edgec.ops.quantize import Dequantize, Quantize
+from edgec.ops.reduce import Mean
 
 _COARSER = 2.0
 """A prescribed or an inherited scale may be so many times the one wanted: rounding to it then costs a step at most."""
@@ -21,10 +26,15 @@ _FINEST = 2.0**-17
 """An output scale below this part of an input's is beyond TFLite's multipliers."""
 
 
+def described(graph: Graph) -> bool:
+    """Whether a graph says in floats between ONNX's scales what is meant as int8; a .tflite file never does."""
+    return any(isinstance(op.spec, Quantize) and op.spec.even for op in graph.ops)
+
+
 def run(graph: Graph) -> bool:
-    """Only where ONNX's Quantize is, or constants that were dequantized: a .tflite file is int8 as it is meant."""
+    """Until no other op becomes int8; then no constant has to remember its scale any more."""
     marked = [v for v in graph.constants() if v.type.dtype == "float32" and v.type.quant is not None]
-    if not marked and not any(isinstance(op.spec, Quantize) and op.spec.even for op in graph.ops):
+    if not marked and not described(graph):
         return False
     pass_ = _Recognizer(graph)
     while pass_.round():
@@ -73,10 +83,7 @@ class _Recognizer:
         covered = least <= low + own.scale and high - own.scale <= most
         if not covered or own.scale > 1.02 * wanted.scale or any(r.kind != "dequantize" for r in readers):
             return False
-        for r in readers:
-            if not self.rw.forward(r, back.output):
-                return False
-        return True
+        return all(self.rw.forward(r, back.output) for r in readers)
 
     # ---- ops that move elements -----------------------------------------------------------------------------------
     def _downwards(self, op: Op) -> bool:
@@ -116,9 +123,22 @@ class _Recognizer:
         if op.spec.quant is QuantRule.FREE:
             return self._becomes(op, None, wanted)
         own = op.spec.fixed_quant() if op.spec.quant is QuantRule.FIXED else self._shared(op)
+        if own is not None and isinstance(op.spec, AveragePool2D) and own != wanted and self._pools(op, wanted):
+            return True
         if own is None or own.scale[0] > _COARSER * wanted.scale[0]:
             return False
         return self._becomes(op, None if op.spec.quant is QuantRule.FIXED else own, own)
+
+    def _pools(self, op: Op, wanted: Quant) -> bool:
+        """A pool whose means go into a scale of their own, as an op that has one; not where padding counts."""
+        pool, x = op.spec, self._source(op.inputs[0])
+        if not isinstance(pool, AveragePool2D) or x is None or any(pool.pads) or pool.act != "none":
+            return False
+        if pool.kernel == x.type.shape[1:3]:
+            return self._write(op, [x], wanted, Mean((1, 2), True))
+        ones = np.ones((1, *pool.kernel, x.type.shape[3]), np.int8)
+        weights = self.rw.const(ones, f"{op.output.name}_ones", Quant.per_tensor(1 / prod(pool.kernel)))
+        return self._write(op, [x, weights], wanted, DepthwiseConv2D(pool.stride))
 
     def _shared(self, op: Op) -> Quant | None:
         """The one scale of all inputs."""
@@ -149,20 +169,21 @@ class _Recognizer:
             if x is None:
                 return False
             inputs.append(x)
-        acts = [v.type for i, v in enumerate(inputs) if op.spec.role(i) == "act"]
-        if op.spec.quant is QuantRule.FREE and out is not None:
-            if out.scale[0] < _FINEST * min(t.scale for t in acts) and "weight" not in op.spec.roles:
+        if out is not None and op.spec.quant is QuantRule.FREE and "weight" not in op.spec.roles:
+            least = min(v.type.scale for i, v in enumerate(inputs) if op.spec.role(i) == "act")
+            if out.scale[0] < _FINEST * least:
                 return False
         return self._write(op, inputs, out)
 
-    def _write(self, op: Op, inputs: list[Value], out: Quant | None) -> bool:
-        """Let the op's int8 form, if there is one for these types, write what the op wrote."""
+    def _write(self, op: Op, inputs: list[Value], out: Quant | None, spec: OpDef | None = None) -> bool:
+        """Let the op's int8 form (or that of `spec`), if there is one for these types, write what the op wrote."""
+        spec = spec or op.spec
         try:
-            (type_,) = op.spec.infer(*(v.type for v in inputs))
+            (type_,) = spec.infer(*(v.type for v in inputs))
         except ValueError:
             return False
         if type_.dtype == "int8":
-            y = self.rw.add(op, op.spec, inputs, f"{op.output.name}_int8", out)
+            y = self.rw.add(op, spec, inputs, f"{op.output.name}_int8", out)
             self.rw.update(op, Dequantize(), [y])
         elif type_.dtype == op.output.type.dtype:
             self.rw.update(op, inputs=inputs)
