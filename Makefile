@@ -9,8 +9,8 @@ FIXTURES := build/venv-fixtures
 
 .PHONY: setup system demo test check lint types fast models-table partition-table stock-table cost-table pipeline-table \
         cpu-table bench-arm ablation interp-table schedule-fuzz sanitize-table tuned bench-check \
-        bench-peers bench-host busy-check accuracy-table ablation-quantize conformance onnx-sweep faults docs fixtures \
-        clean
+        bench-peers bench-host busy-check accuracy-table ablation-quantize conformance quantized-onnx onnx-sweep faults \
+        docs fixtures clean
 
         bench-peers bench-host busy-check accuracy-table conformance quantized-onnx onnx-sweep faults docs fixtures clean
 
