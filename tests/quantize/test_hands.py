@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
+from multiprocessing import get_context
 from typing import Any
 
 import pytest
@@ -54,7 +55,7 @@ def cluster() -> Iterator[Executor]:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "pool",
-    [lambda: ThreadPoolExecutor(3), lambda: ProcessPoolExecutor(2), cluster],
+    [lambda: ThreadPoolExecutor(3), lambda: ProcessPoolExecutor(2, get_context("spawn")), cluster],
     ids=["threads", "processes", "dask"],
 )
 def test_the_same_whoever_tries_them(pool: Any) -> None:
