@@ -98,7 +98,7 @@ class Binary(OpDef):
     def to_tflite(self, op: Op) -> TfliteCode | None:
         """The builtin of the same meaning, if there is one for this type."""
         x = op.inputs[0].type
-        if not self.tflite or x.dtype not in self.tflite_types or x.is_plain_int8 or x.dtype == "uint8":
+        if not self.tflite or x.dtype not in self.tflite_types or (x.dtype in ("int8", "uint8") and x.quant is None):
             return None
         return TfliteCode(self.tflite[0], (self.options, self.tflite_fields(op)), self.tflite_version(op))
 

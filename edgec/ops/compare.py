@@ -144,7 +144,7 @@ class Where(OpDef):
     def to_tflite(self, op: Op) -> TfliteCode | None:
         """SELECT_V2, of the types that LiteRT's kernel takes."""
         y = op.output.type
-        if y.is_plain_int8 or y.dtype in ("uint8", "uint16", "uint32", "uint64"):
+        if y.dtype in ("uint16", "uint32", "uint64") or (y.dtype in ("int8", "uint8") and y.quant is None):
             return None
         return TfliteCode("SELECT_V2", ("SelectV2Options", {}))
 
