@@ -206,11 +206,15 @@ _CHOSEN: dict[tuple[str, str], tuple[Variant, Schedule] | None] = {}
 
 
 def _as_before(call: KernelCall, core: Core) -> tuple[Variant, Schedule] | None:
-    """What analysis chose for a call of this signature: it takes longer than packing the weights."""
+    """What analysis chose for a call of this signature: it takes longer than packing the weights.
+
+    Elementwise ones, which have but one schedule, may not take every scale: they are asked again.
+    """
     key = (core.name, signature(call))
-    if key not in _CHOSEN:
-        _CHOSEN[key] = preferred(call, core)
-    return _CHOSEN[key]
+    found = _CHOSEN[key] if key in _CHOSEN else _CHOSEN.setdefault(key, preferred(call, core))
+    if found is not None and not found[1] and not found[0].schedules(call, core):
+        return preferred(call, core)
+    return found
 
 
 _RULES = Rules(_as_before, fusion=False, bands=False, chains=False)

@@ -14,6 +14,7 @@ from PIL import Image
 from edgec.drive.native import HostRunners, NativeGraph, _load, native_compiler, runner
 from edgec.frontends import read_model
 from edgec.ir import Array, Graph, Value, interp
+from edgec.ops.binary import Add
 from edgec.ops.opaque import Opaque
 from edgec.ops.pool import MaxPool2D
 from edgec.ops.unary import Relu
@@ -21,6 +22,7 @@ from edgec.passes.pipeline import optimize
 from edgec.quantize.calibration import load_calibration
 from edgec.quantize.lower import lower
 from edgec.quantize.observers import Run, calibrate
+from edgec.quantize.rewrite import rewrite
 from edgec.quantize.steps.bias import BiasCorrection
 from edgec.quantize.steps.minmax import MinMaxRanges
 from edgec.quantize.work import Work
@@ -167,3 +169,20 @@ def test_float_graphs_of_other_weights_share_a_library() -> None:
     for name, y in native(graph)(sample).items():
         np.testing.assert_allclose(y, interp(graph, sample)[name], rtol=1e-4, atol=1e-3)
     assert _load.cache_info().misses == before
+
+
+def test_a_kernel_that_cannot_take_every_scale_is_not_taken_because_it_took_another() -> None:
+    """The sum of two values, in steps of which most are one, has no factors that the vectors could take."""
+    net = Net("scales", 1)
+    x = net.input(1, 16, 16, 3)
+    total = net.op(Add(), net.conv(x, 16), net.conv(x, 16))
+    graph = net.done(net.conv(total, 4, act="none"))
+    tries = samples(graph, 3)
+    work = Work(graph, tries).do(MinMaxRanges())
+    runners = HostRunners(native_compiler(None), lambda text: None)
+    for widest in (None, 1e9):
+        ranges = {v: r if v is not total or widest is None else (-widest, widest) for v, r in work.ranges.items()}
+        int8 = rewrite(graph, ranges).graph
+        run = runners.int8(int8, 10**6)
+        for name, y in interp(int8, tries[0]).items():
+            np.testing.assert_array_equal(run(tries[0], None)[name], y)
