@@ -96,7 +96,11 @@ class _Samples(CalibrationDataReader):  # type: ignore[misc]
 
 
 def _recent(model: onnx.ModelProto) -> onnx.ModelProto:
-    """In an opset that has scales per channel."""
+    """In an opset that has scales per channel, and without weights as inputs, which onnxruntime does not fold."""
+    weights = {t.name for t in model.graph.initializer}
+    inputs = [i for i in model.graph.input if i.name not in weights]
+    del model.graph.input[:]
+    model.graph.input.extend(inputs)
     old = next(o.version for o in model.opset_import if o.domain == "") < _PER_CHANNEL
     return onnx.version_converter.convert_version(model, _PER_CHANNEL) if old else model
 
