@@ -19,6 +19,9 @@ _ROWS = 4
 _WORTH = 0.95
 """Of the bytes that live at most, what is left at most where tensors that the cache keeps are computed in bands."""
 
+_TWICE = 1 / 8
+"""Of the rows of an image that a thread expands, what others expand too at most."""
+
 _SLACK = ALIGNMENT
 """Bytes behind a depthwise result that its reader may touch."""
 
@@ -90,7 +93,7 @@ class _Bands:
             return
         before = self._pointwise(self.writers.get(deep.x.value, []), deep.x.value)
         after = self._pointwise(self.readers.get(deep.y.value, []), deep.y.value) if deep.added is None else None
-        if before is not None and before[1].added is not None:
+        if before is not None and (before[1].added is not None or self._twice(deep) > _TWICE):
             before = None
         for first, last in ((before, after), (None, after), (before, None)):
             parts = [x for x in (first, (step, deep), last) if x is not None]
@@ -100,6 +103,12 @@ class _Bands:
                 bytes_ += sum(x.nbytes for x in call.operands if isinstance(x, Scratch))
                 if bytes_ <= self.core.l2 // 2:
                     yield _Way([s for s, _ in parts], [layer.y.value for _, layer in parts[:-1]], call)
+
+    def _twice(self, deep: Layer) -> float:
+        """Of the rows that a thread computes for its share of a depthwise convolution, what others compute too."""
+        p, parts = deep.p, self.core.threads
+        own = p.number("n") * p.number("oh") * p.number("sh") / parts
+        return (parts - 1) / parts * max((p.number("kh") - 1) * p.number("dh") + 1 - p.number("sh"), 0) / own
 
     def _pointwise(self, steps: Sequence[Step], between: Value) -> tuple[Step, Layer] | None:
         """The step, if it is one, that is still one 1x1 convolution, where nothing else has to do with the value

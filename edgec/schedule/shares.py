@@ -8,6 +8,17 @@ from collections.abc import Iterable
 _EQUAL = 1.03
 """What the largest part may be, of an equal share."""
 
+_CHANNELS_A_PIXEL = 7
+
+
+def by_channels(pixels: int, channels: int) -> int:
+    """Whether (1) threads share the channels of a depthwise convolution, not its rows (0), to read what each wrote.
+
+    The pointwise convolution before it, which reads a sixth of its channels, has more weights than image and result
+    where there are so many channels a pixel, and threads share its channels then (`Walk` of gemm_s8 and gemm_f32).
+    """
+    return int(channels > _CHANNELS_A_PIXEL * pixels)
+
 
 def largest_part(total: int, block: int, panels: int, parts: int) -> int:
     """Windows times panels of the largest part, where threads share passes: blocks of so many windows times panels."""

@@ -70,8 +70,9 @@ class Windows(Conv):
 @dataclass(frozen=True)
 class Walk:
     """tile: windows of a tile. block: of those that meet one panel of weights after the other. panels: that all windows
-    meet before the next ones are read. by_panel: whether threads share panels rather than blocks. touch: what is
-    fetched before a block is computed: 1 the image, 2 the result."""
+    meet before the next ones are read. by_panel: whether threads share panels rather than blocks: where panels are more
+    than image and result, so that each reads its own alone. touch: what is fetched before a block is computed: 1 the
+    image, 2 the result."""
 
     tile: int
     block: int
@@ -94,7 +95,8 @@ def walks(c: Windows, core: Core) -> Iterator[Walk]:
     """The ways to go through windows, what analysis says is best first."""
     lanes = core.vector // 4
     panels = -(-(c.oc // c.groups) // (2 * lanes))
-    many = beyond(core, c.n * (c.ih * c.iw * c.ic + c.oh * c.ow * c.oc))
+    floats = c.n * (c.ih * c.iw * c.ic + c.oh * c.ow * c.oc)
+    many, by_panel = beyond(core, floats), int(c.taps * c.oc > floats)
     touch = many * ((c.ic >= WIDE) + 2 * (c.oc >= WIDE))
     for tile in tiles(c, core):
         best = _block(c, core, tile)
@@ -104,8 +106,7 @@ def walks(c: Windows, core: Core) -> Iterator[Walk]:
             if block > -(-c.ow // tile) * tile:
                 continue
             together = _panels(c, core, panels, -(-c.ow // block) * c.oh * c.n)
-            blocks = c.n * c.oh * -(-c.ow // block)
-            yield Walk(tile, block, together, int(blocks < min(panels, 8)), touch)
+            yield Walk(tile, block, together, by_panel, touch)
 
 
 def row_cycles(c: Windows, tile: int) -> float:

@@ -11,12 +11,10 @@ from edgec.ir import Array, KernelCall, Struct, Table
 from edgec.schedule.gemm_s8.panels import settled, sums_bound, wrap
 from edgec.schedule.gemm_s8.vnni import tables
 from edgec.schedule.kernels.gemm_s8 import requant
+from edgec.schedule.shares import by_channels
 from edgec.schedule.variant import Schedule, Variant
 
 _MAX_TAPS = 128
-_CHANNELS_A_PIXEL = 7
-"""Where there are more, the pointwise convolution before a depthwise one, which has a sixth of its channels, has more
-weights than image and result: threads share its channels (Walk.by_panels), and so here, to read what each wrote."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +112,7 @@ def _apply(call: KernelCall, isa: Isa) -> KernelCall:
     struct = Struct(
         "ek_dw_taps_s8_t", c=c, **{n: p.number(n) for n in names}, low=q.number("low"), high=q.number("high"),
         groups=groups, sets=sets, flat=int(flat), step=0 if flat else packed.shape[1], units=units,
-        by_units=int(c > _CHANNELS_A_PIXEL * p.number("n") * p.number("ih") * p.number("iw")), zeros=Table(zeros, "z"),
+        by_units=by_channels(p.number("n") * p.number("ih") * p.number("iw"), c), zeros=Table(zeros, "z"),
     )  # fmt: skip
     plain = "p" if [q.number(n) for n in ("y_zero", "low", "high")] == [-128, -128, 127] else ""
     nine = "nine" if weights.shape[0] == 9 and sets == 1 else "any"

@@ -35,7 +35,7 @@ typedef struct {
 EK_SHARED void ek_row_bands(const void *x, const void *added, void *y, void *scratch, const ek_row_bands_t *p, int part,
                             int parts) {
     const ptrdiff_t wide = p->wide_row;
-    const ek_share_t share = ek_share(p->n * p->oh, (p->rows + 1) / 2, part, parts);
+    const ek_share_t share = ek_share(p->n * p->oh, p->dh, part, parts);
     unsigned char *kept = scratch, *between = kept + p->kept, *rest = between + p->between;
     int first = 0, past = 0; /* the expanded rows that there are */
     EK_NO_UNROLL for (int row = share.from, count; row < share.to; row += count) {

@@ -20,6 +20,7 @@ typedef struct {
     int cols;                   /* results of a tile; 0: that of any taps */
     int chunk;                  /* channels that all rows meet before the next ones: whole lines of 64 bytes, or all */
     int ring;                   /* rows that are kept of the image: row iy lies at iy % ring; 0: it is all there */
+    int by_channels;            /* threads share the channels, whole lines of 64 bytes, not the rows */
     int touch;                  /* what of some rows is fetched first, as it is beyond the cache: 1 image, 2 result */
     int todo;                   /* EK_DO_* */
     float low, high, low_sum, high_sum;
@@ -253,34 +254,38 @@ EK_SHARED void ek_dwconv2d_f32_touch(const float *x, const float *y, const ek_dw
     if (p->touch & 2) ek_touch_f32(y, (to - from) * out - p->yx + p->c);
 }
 
-/* Rows [from, to) of one image, to y. added: from y to what is added. */
+/* Rows [from, to) of some channels of one image, to y. added: from y to what is added. */
 EK_SHARED void ek_dwconv2d_f32_rows(const float *x, const float *w, const float *bias, const float *slope, float *y,
                                     ptrdiff_t added, const float *zeros, const ek_dwconv2d_f32_t *p,
-                                    ek_dwtile_f32_fn *tile, int from, int to) {
-    EK_ROLLED for (int c0 = 0, c = p->chunk; c0 < p->c; c0 += c) {
-        c = EK_MIN(c, p->c - c0);
+                                    ek_dwtile_f32_fn *tile, int from, int to, ek_share_t channels) {
+    EK_ROLLED for (int c0 = channels.from, c = p->chunk; c0 < channels.to; c0 += c) {
+        c = EK_MIN(c, channels.to - c0);
         float *py = y;
         EK_ROLLED for (int oy = from; oy < to; oy++, py += (ptrdiff_t)p->ow * p->yx) {
             ek_dwconv2d_f32_row(x, w, bias, slope, py, added, zeros, p, tile, oy, c0, c);
-            if (p->after && c0 + c == p->c) ek_after_f32(p->after, py, p->yx, p->ow, p->c, &p->coef);
+            if (p->after && c0 + c == channels.to)
+                ek_after_f32(p->after, py + channels.from, p->yx, p->ow, channels.to - channels.from, &p->coef);
         }
     }
 }
 
-/* added: null, or as y. zeros: room for c, of this part alone. Threads share the rows. */
+/* added: null, or as y. zeros: room for c, of this part alone. */
 EK_SHARED void ek_dwconv2d_f32_simd(const float *x, const float *w, const float *bias, const float *slope,
                                     const float *added, float *y, float *zeros, const ek_dwconv2d_f32_t *p,
                                     ek_dwtile_f32_fn *tile, int part, int parts) {
-    enum { TOUCHED = 4 }; /* rows that are fetched at once */
-    const ek_share_t share = ek_share(p->n * p->oh, 1, part, parts);
+    enum { TOUCHED = 4, LINE = 16 }; /* rows that are fetched at once; channels of a cache line */
+    const int rows = p->by_channels ? 1 : parts, columns = p->by_channels ? parts : 1;
+    const ek_share_t share = ek_share(p->n * p->oh, 1, p->by_channels ? 0 : part, rows);
+    const ek_share_t channels = ek_share(p->c, LINE, p->by_channels ? part : 0, columns);
     if (!p->cols) memset(zeros, 0, (size_t)p->c * sizeof(float));
     EK_ROLLED for (int b = share.from, to; b < share.to; b = to) {
         const int image = b / p->oh, oy = b % p->oh;
         const float *px = x + (ptrdiff_t)image * p->ih * p->iw * p->c;
         float *py = y + (ptrdiff_t)b * p->ow * p->yx;
         to = EK_MIN(p->touch ? b + TOUCHED : share.to, EK_MIN(share.to, (image + 1) * p->oh));
-        if (p->touch) ek_dwconv2d_f32_touch(px, py, p, oy, oy + to - b, b == share.from || oy == 0);
-        ek_dwconv2d_f32_rows(px, w, bias, slope, py, added ? added - y : 0, zeros, p, tile, oy, oy + to - b);
+        if (p->touch && columns == 1) ek_dwconv2d_f32_touch(px, py, p, oy, oy + to - b, b == share.from || oy == 0);
+        ek_dwconv2d_f32_rows(px, w, bias, slope, py, added ? added - y : 0, zeros, p, tile, oy, oy + to - b,
+                             channels);
     }
 }
 

@@ -75,7 +75,7 @@ EK_KERNEL void ek_gemm_f32_group(const float *x, const float *w, const float *ad
             const int inside = y0 >= 0 && y0 + (p->kh - 1) * p->dh < p->ih;
             const float *px = x + (ptrdiff_t)image * p->ih * p->iw * p->ic;
             const ptrdiff_t at = (ptrdiff_t)image * p->yn + (ptrdiff_t)oy * p->yy;
-            if (p->touch && j == panels.from)
+            if (p->touch && j == panels.from && panels.to - j == count) /* else other threads write there too */
                 ek_gemm_f32_touch(px, added ? added + at : added, y + at, p, y0, b % across * p->block, end, oc);
 #define EK_INSIDE(I) (inside && (I) * p->sw >= p->pl && ((I) + p->tile - 1) * p->sw - p->pl + wide < p->iw)
             EK_ROLLED for (int i = b % across * p->block, next; i < end; i = next) {

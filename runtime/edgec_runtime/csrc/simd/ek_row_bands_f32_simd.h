@@ -38,7 +38,7 @@ EK_SHARED void ek_band_dwconv2d_f32(const void *layer, const void *rows, const e
     if (q.touch) ek_dwconv2d_f32_touch(x, y, &q, band->from, band->to, band->from == 0);
     if (!q.cols) memset(scratch, 0, (size_t)q.c * sizeof(float));
     ek_dwconv2d_f32_rows(x, d->w, d->bias, d->slope, y, added ? (const float *)added - (float *)y : 0, scratch, &q, d->tile,
-                         band->from, band->to);
+                         band->from, band->to, (ek_share_t){0, q.c});
 }
 
 #endif
