@@ -12,8 +12,6 @@ FIXTURES := build/venv-fixtures
         bench-peers bench-host busy-check accuracy-table ablation-quantize conformance quantized-onnx onnx-sweep faults \
         docs fixtures clean
 
-        bench-peers bench-host busy-check accuracy-table conformance quantized-onnx onnx-sweep faults docs fixtures clean
-
 setup: system $(STAMP)
 
 system:
