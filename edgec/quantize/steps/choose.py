@@ -35,7 +35,7 @@ class Choose:
 
     windows: int = 1024
     than: float = 0.95
-    methods: tuple[str, ...] = tuple(METHODS)
+    methods: tuple[str, ...] = tuple(m for m in METHODS if m != "entropy")
     name: ClassVar[str] = "choose"
     changes: ClassVar[str] = "ranges"
 
