@@ -8,9 +8,22 @@ from typing import ClassVar
 
 import numpy as np
 
-from edgec.ir import Array, OnnxNode, Op, QuantRule, Sample, Struct, TensorType, Value, Versions, edgetpu_rule
+from edgec.ir import (
+    Array,
+    OnnxNode,
+    Op,
+    QuantRule,
+    Sample,
+    Struct,
+    TensorType,
+    TfliteCode,
+    Value,
+    Versions,
+    edgetpu_rule,
+)
 from edgec.ops.binary import Binary, integer_divisions, scaled_struct
 from edgec.ops.cast import Cast
+from edgec.ops.common import real_types
 from edgec.ops.fixed_point import multiply_by_quantized_multiplier, quantize_multiplier
 
 _LEFT_SHIFT = 7  # headroom that TFLite's squared difference gives both inputs
@@ -122,6 +135,29 @@ class Pow(Binary):
             x, y = (v if v.type.dtype == "float32" else b.add(Cast("float32"), [v], v.name) for v in (x, y))
         z = b.add(cls(), [x, y], node.name)
         return z if z.type.dtype == given else b.add(Cast(given), [z], node.name)
+
+
+@dataclass(frozen=True)
+class Atan2(Binary):
+    """The angle of the point (b, a), in radians."""
+
+    kind = "atan2"
+    tflite = ("ATAN2",)
+    options = "ATan2Options"
+    tflite_types: ClassVar[tuple[str, ...]] = ("float32",)
+    fn = staticmethod(np.arctan2)
+    quant: ClassVar[QuantRule] = QuantRule.FLOAT
+    sampled: ClassVar[tuple[str, ...]] = ("float32",)
+
+    def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
+        """float32."""
+        real_types(self, *x, int8=False)
+        return super().infer(*x)
+
+    def to_tflite(self, op: Op) -> TfliteCode | None:
+        """ATAN2 does not broadcast."""
+        a, b = op.inputs
+        return super().to_tflite(op) if a.type.shape == b.type.shape else None
 
 
 @dataclass(frozen=True)

@@ -256,10 +256,21 @@ class Add(Additive):
 
     kind = "add"
     onnx = ("Add", "Sum")
-    tflite = ("ADD",)
+    tflite = ("ADD", "ADD_N")
     edgetpu_versions = {"ADD": Versions(2, refused=4)}
     options = "AddOptions"
     fn = staticmethod(np.add)
+
+    @classmethod
+    def from_tflite(cls, op: TfliteOp) -> None:
+        """ADD_N is a chain."""
+        if op.name == "ADD":
+            super().from_tflite(op)
+            return
+        first, *others, last = op.present()
+        for other in others:
+            first = op.build.add(cls(), [first, other], op.outputs[0].name)
+        op.build.write(cls(), [first, last], op.outputs)
 
 
 @dataclass(frozen=True)

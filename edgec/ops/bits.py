@@ -54,6 +54,8 @@ class BitwiseXor(_OfIntegers):
 
     kind = "bitwise_xor"
     onnx = ("BitwiseXor",)
+    tflite = ("BITWISE_XOR",)
+    tflite_types: ClassVar[tuple[str, ...]] = ()
     fn = staticmethod(np.bitwise_xor)
 
 

@@ -1,4 +1,4 @@
-"""ONNX operators that are read as a few others and never part of a graph."""
+"""Operators of model files that are read as a few others and never part of a graph."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 from onnx import TensorProto
 
-from edgec.ir import Array, Builder, KernelCall, OnnxNode, Op, OpDef, Sample, TensorType, Value
+from edgec.ir import Array, Builder, KernelCall, OnnxNode, Op, OpDef, Sample, TensorType, TfliteOp, Value
 from edgec.ir.opdef import Arg, ComputedError
 from edgec.ops.argmax import ArgMax
 from edgec.ops.arithmetic import FloorMod, Maximum
@@ -63,6 +63,7 @@ class OneHot(Composed):
 
     kind = "one_hot"
     onnx = ("OneHot",)
+    tflite = ("ONE_HOT",)
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
@@ -75,11 +76,23 @@ class OneHot(Composed):
         below = b.add(Less(), [index, _zero(b, index)], name)
         whole = b.add(Add(), [index, b.const(np.array(n, np.int64), "depth")], name)
         index = b.add(Where(), [below, whole, index], name)
-        index = b.add(Reshape((*x.type.shape[:axis], 1, *x.type.shape[axis:])), [index], name)
-        places = np.arange(n).reshape(n, *(1,) * (x.type.rank - axis))
-        hot = b.add(Equal(), [index, b.const(places, "places")], name)
         off, on = (_element(b, values, i, name) for i in (0, 1))
-        return b.add(Where(), [hot, on, off], name)
+        return b.add(Where(), [cls._hot(b, index, n, axis, name), on, off], name)
+
+    @classmethod
+    def from_tflite(cls, op: TfliteOp) -> None:
+        """The same; an index out of range, a negative one too, is off everywhere."""
+        index, n = op.input(0), int(op.const(1).reshape(-1)[0])
+        hot = cls._hot(op.build, index, n, axis_of(op.options.axis, index.type.rank + 1), op.outputs[0].name)
+        op.build.write(Where(), [hot, op.input(2), op.input(3)], op.outputs)
+
+    @staticmethod
+    def _hot(b: Builder, index: Value, n: int, axis: int, name: str) -> Value:
+        """Whether the index is 0, 1, … along a new axis of n."""
+        shape = index.type.shape
+        wide = b.add(Reshape((*shape[:axis], 1, *shape[axis:])), [index], name)
+        places = np.arange(n).astype(index.type.np_dtype).reshape(n, *(1,) * (len(shape) - axis))
+        return b.add(Equal(), [wide, b.const(places, "places")], name)
 
 
 def _element(b: Builder, x: Value, i: int, name: str) -> Value:
@@ -157,19 +170,32 @@ class ReverseSequence(Composed):
 
     kind = "reverse_sequence"
     onnx = ("ReverseSequence",)
+    tflite = ("REVERSE_SEQUENCE",)
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """A gather by constant indices."""
-        b, x, lengths = node.build, node.input(0), node.const(1)
+        """Constant lengths."""
+        x, lengths = node.input(0), node.const(1)
         assert lengths is not None
         time, batch = node.attrs.get("time_axis", 0), node.attrs.get("batch_axis", 1)
-        steps, shape = np.arange(x.type.shape[time]), [1] * x.type.rank
+        index = node.build.const(cls._places(x.type, lengths, time, batch), "places")
+        return node.build.add(GatherElements(time), [x, index], node.name)
+
+    @staticmethod
+    def _places(x: TensorType, lengths: Array, time: int, batch: int) -> Array:
+        """Where along the time axis each element comes from."""
+        steps, shape = np.arange(x.shape[time]), [1] * x.rank
         place = np.where(steps < lengths[:, None], lengths[:, None] - 1 - steps, steps)
-        shape[batch], shape[time] = x.type.shape[batch], x.type.shape[time]
+        shape[batch], shape[time] = x.shape[batch], x.shape[time]
         place = (place if batch < time else place.T).reshape(shape)
-        index = np.broadcast_to(place, x.type.shape).astype(np.int64)
-        return b.add(GatherElements(time), [x, b.const(index.copy(), "places")], node.name)
+        return np.broadcast_to(place, x.shape).astype(np.int64)
+
+    @classmethod
+    def from_tflite(cls, op: TfliteOp) -> None:
+        """The same."""
+        x, time = op.input(0), op.options.seqDim
+        index = cls._places(x.type, op.const(1), time, op.options.batchDim)
+        op.build.write(GatherElements(time), [x, op.build.const(index, "places")], op.outputs)
 
 
 @dataclass(frozen=True)
@@ -180,6 +206,7 @@ class BitCast(OpDef):
 
     kind = "bit_cast"
     onnx = ("BitCast",)
+    tflite = ("BITCAST",)
     plain_int8: ClassVar[bool] = True
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
@@ -203,6 +230,11 @@ class BitCast(OpDef):
         if to not in ONNX_TYPES:
             raise ValueError(f"bits as {TensorProto.DataType.Name(to).lower()} are not supported")
         return node.build.add(cls(wide.get(to, ONNX_TYPES[to])), [x], node.name)
+
+    @classmethod
+    def from_tflite(cls, op: TfliteOp) -> None:
+        """The declared output has the type."""
+        op.build.write(cls(op.outputs[0].type.dtype), [op.input(0)], op.outputs)
 
     def c(self, op: Op) -> KernelCall:
         """A copy."""

@@ -26,6 +26,7 @@ from edgec.ir import (
     Value,
 )
 from edgec.ir.opdef import Arg
+from edgec.ir.types import dequantize
 from edgec.ops.common import axis_of, suffix
 from edgec.ops.concat import Concat
 from edgec.ops.shape import element_strides
@@ -59,7 +60,7 @@ class Gather(_Picked):
 
     kind = "gather"
     onnx = ("Gather",)
-    tflite = ("GATHER",)
+    tflite = ("GATHER", "EMBEDDING_LOOKUP")
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
         """The axis replaced by the dimensions of the indices."""
@@ -89,7 +90,13 @@ class Gather(_Picked):
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
-        """GATHER without batch dimensions."""
+        """GATHER without batch dimensions; EMBEDDING_LOOKUP gives the indices first, and reals of an int8 table."""
+        if op.name == "EMBEDDING_LOOKUP":
+            index, table = op.input(0), op.input(1)
+            if table.const is not None and table.type.is_quantized and op.outputs[0].type.dtype == "float32":
+                table = op.build.const(dequantize(table.const, table.type), table.name)
+            op.build.write(cls(0), [table, index], op.outputs)
+            return
         if getattr(op.options, "batchDims", 0):
             raise ValueError(f"batch_dims {op.options.batchDims}")
         x = op.input(0)

@@ -335,11 +335,11 @@ class ReduceLogSumExp(OpDef):
 
 @dataclass(frozen=True)
 class ReduceMax(_Reduce):
-    """The largest element."""
+    """The largest element; of bools whether any is true."""
 
     kind = "reduce_max"
     onnx = ("ReduceMax", "GlobalMaxPool")
-    tflite = ("REDUCE_MAX",)
+    tflite = ("REDUCE_MAX", "REDUCE_ANY")
     edgetpu_versions = {"REDUCE_MAX": Versions(2)}
     quant: ClassVar[QuantRule] = QuantRule.SAME
     fn = staticmethod(_largest)
@@ -347,11 +347,11 @@ class ReduceMax(_Reduce):
 
 @dataclass(frozen=True)
 class ReduceMin(_Reduce):
-    """The smallest element."""
+    """The smallest element; of bools whether all are true."""
 
     kind = "reduce_min"
     onnx = ("ReduceMin",)
-    tflite = ("REDUCE_MIN",)
+    tflite = ("REDUCE_MIN", "REDUCE_ALL")
     edgetpu_versions = {"REDUCE_MIN": Versions(2)}
     quant: ClassVar[QuantRule] = QuantRule.SAME
     fn = staticmethod(_smallest)

@@ -9,8 +9,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from edgec.ir import Array, KernelCall, OnnxNode, Op, OpDef, QuantRule, Sample, Struct, TensorType, Value
+from edgec.ir import Array, KernelCall, OnnxNode, Op, OpDef, QuantRule, Sample, Struct, TensorType, TfliteOp, Value
 from edgec.ir.opdef import Arg
+from edgec.ops.cast import Cast
 from edgec.ops.common import INTEGERS, axis_of, plain_suffix, suffix
 
 
@@ -88,8 +89,16 @@ class CumSum(_Cumulative):
 
     kind = "cum_sum"
     onnx = ("CumSum",)
+    tflite = ("CUMSUM",)
     fn = staticmethod(np.cumsum)
     neutral = 0
+
+    @classmethod
+    def from_tflite(cls, op: TfliteOp) -> None:
+        """A constant axis."""
+        x, o = op.input(0), op.options
+        spec = cls(axis_of(int(op.const(1).reshape(-1)[0]), x.type.rank), bool(o.exclusive), bool(o.reverse))
+        op.build.write(spec, [x], op.outputs)
 
 
 @dataclass(frozen=True)
@@ -112,6 +121,7 @@ class TopK(OpDef):
 
     kind = "topk"
     onnx = ("TopK",)
+    tflite = ("TOPK_V2",)
     quant: ClassVar[QuantRule] = QuantRule.FLOAT
     plain_int8: ClassVar[bool] = True
 
@@ -143,6 +153,15 @@ class TopK(OpDef):
         k = node.attrs["k"] if node.opset < 10 else np.asarray(node.const(1)).item()
         spec = cls(int(k), axis_of(node.attrs.get("axis", -1), x.type.rank), bool(node.attrs.get("largest", 1)))
         return node.build.add_multi(spec, [x], node.name)
+
+    @classmethod
+    def from_tflite(cls, op: TfliteOp) -> None:
+        """Of the last axis; k is constant, and the declared output has the indices' type."""
+        x, (values, indices) = op.input(0), op.outputs
+        spec = cls(int(op.const(1).reshape(-1)[0]), x.type.rank - 1)
+        wide = op.build.value(f"{indices.name}_s64", spec.infer(x.type)[1])
+        op.build.write(spec, [x], [values, wide])
+        op.build.write(Cast(indices.type.dtype), [wide], [indices])
 
     def c(self, op: Op) -> KernelCall:
         """ek_topk_<type>."""

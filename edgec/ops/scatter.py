@@ -9,10 +9,24 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from edgec.ir import Array, KernelCall, OnnxNode, Op, OpDef, Quant, QuantRule, Sample, Struct, TensorType, Value
+from edgec.ir import (
+    Array,
+    Builder,
+    KernelCall,
+    OnnxNode,
+    Op,
+    OpDef,
+    Quant,
+    QuantRule,
+    Sample,
+    Struct,
+    TensorType,
+    TfliteOp,
+    Value,
+)
 from edgec.ir.opdef import Arg
 from edgec.ops.cast import Cast
-from edgec.ops.common import INTEGERS, axis_of, plain_suffix, suffix
+from edgec.ops.common import INTEGERS, axis_of, ints, plain_suffix, suffix
 from edgec.ops.shape import Reshape, element_strides
 
 _COMBINED: dict[str, Callable[..., Any]] = {
@@ -131,10 +145,9 @@ class _Scatter(OpDef):
         return [y]
 
     @staticmethod
-    def _index(node: OnnxNode) -> Value:
+    def _index(b: Builder, index: Value) -> Value:
         """The indices as int64."""
-        index = node.input(1)
-        return index if index.type.dtype == "int64" else node.build.add(Cast("int64"), [index], index.name)
+        return index if index.type.dtype == "int64" else b.add(Cast("int64"), [index], index.name)
 
     @classmethod
     def types(cls) -> Iterator[tuple[str, str]]:
@@ -170,7 +183,7 @@ class ScatterElements(_Scatter):
         """ScatterElements, and Scatter before opset 11."""
         x = node.input(0)
         spec = cls(node.attrs.get("reduction", "none"), axis_of(node.attrs.get("axis", 0), x.type.rank))
-        return node.build.add(spec, [x, cls._index(node), node.input(2)], node.name)
+        return node.build.add(spec, [x, cls._index(node.build, node.input(1)), node.input(2)], node.name)
 
     def c(self, op: Op) -> KernelCall:
         """ek_scatter_elements_<reduction>_<type>."""
@@ -198,6 +211,7 @@ class ScatterNd(_Scatter):
 
     kind = "scatter_nd"
     onnx = ("ScatterND",)
+    tflite = ("SCATTER_ND", "SEGMENT_SUM")
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
         """The tensor's type."""
@@ -218,7 +232,24 @@ class ScatterNd(_Scatter):
     def from_onnx(cls, node: OnnxNode) -> Value:
         """ScatterND."""
         spec = cls(node.attrs.get("reduction", "none"))
-        return node.build.add(spec, [node.input(0), cls._index(node), node.input(2)], node.name)
+        index = cls._index(node.build, node.input(1))
+        return node.build.add(spec, [node.input(0), index, node.input(2)], node.name)
+
+    @classmethod
+    def from_tflite(cls, op: TfliteOp) -> None:
+        """Updates added up in zeros, under a constant shape; SEGMENT_SUM adds up the rows of each constant number."""
+        b, out = op.build, op.outputs[0]
+        if op.name == "SEGMENT_SUM":
+            update, rows = op.input(0), op.const(1)
+            index = b.const(rows.reshape(-1, 1).astype(np.int64), f"{out.name}_rows")
+            shape = (int(rows[-1]) + 1, *update.type.shape[1:])
+        else:
+            index, update, shape = op.input(0), op.input(1), tuple(ints(op.const(2)) or ())
+        if update.type.is_quantized or update.type.dtype == "bool":
+            raise ValueError(f"sums of {update.type} are not supported")
+        out.type = out.type.with_shape(shape)
+        zeros = b.const(np.zeros(out.type.shape, out.type.np_dtype), f"{out.name}_zeros")
+        b.write(cls("add"), [zeros, cls._index(b, index), update], [out])
 
     def c(self, op: Op) -> KernelCall:
         """ek_scatter_nd_<reduction>_<type>."""

@@ -26,6 +26,7 @@ EK_BINARY(ek_maximum_f32, float, float, EK_MAX(u, v))
 EK_BINARY(ek_minimum_f32, float, float, EK_MIN(u, v))
 EK_BINARY(ek_squared_difference_f32, float, float, (u - v) * (u - v))
 EK_BINARY(ek_pow_f32, float, float, powf(u, v))
+EK_BINARY(ek_atan2_f32, float, float, atan2f(u, v))
 EK_BINARY(ek_floor_div_f32, float, float, floorf(u / v))
 EK_KERNEL float ek_floor_mod_one(float u, float v) {
     const float r = fmodf(u, v);
