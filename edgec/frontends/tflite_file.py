@@ -13,6 +13,7 @@ import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
 from edgec.errors import InputError, UnsupportedError
+from edgec.frontends.tflite_packed import dense, int4
 from edgec.ir import Array, Quant, TensorType
 from edgec.ir.graph import unique
 from edgec.ir.types import DTYPES
@@ -127,7 +128,7 @@ class TfliteFile:
     def type(self, i: int) -> TensorType:
         """The declared type of a tensor. Raises UnsupportedError for element types beyond the IR's."""
         tensor = self.subgraph.tensors[i]
-        dtype = _DTYPES.get(tensor.type, f"type {tensor.type}")
+        dtype = "int8" if self._is_int4(i) else _DTYPES.get(tensor.type, f"type {tensor.type}")
         if dtype not in DTYPES:
             if not self.any_type:
                 what = f"tensor {self.name(i)} has the unsupported element type {dtype}"
@@ -173,6 +174,10 @@ class TfliteFile:
         inside = buffer.data is not None and len(buffer.data) > 0
         return inside or bool(tensor.externalBuffer) or buffer.offset > _PLACEHOLDER
 
+    def _is_int4(self, i: int) -> bool:
+        """Whether a tensor is a constant of 4 bits, which is read as int8 of the same scale."""
+        return self.subgraph.tensors[i].type == schema.TensorType.INT4 and self._stored(i)
+
     def is_variable(self, i: int) -> bool:
         """Whether a tensor keeps its elements from one inference to the next."""
         return bool(self.subgraph.tensors[i].isVariable)
@@ -180,11 +185,15 @@ class TfliteFile:
     def data(self, i: int) -> Array:
         """The elements of a constant, quantized uint8 as int8."""
         t, tensor = self.type(i), self.subgraph.tensors[i]
-        if tensor.sparsity is not None:
-            raise self._unread(i, "sparse weights", "convert the model with dense weights")
         if tensor.externalBuffer:
             raise self._unread(i, "its elements in a file of their own", "convert the model to one file")
-        array = np.frombuffer(self._bytes(i), t.np_dtype).reshape(t.shape)
+        sparse, stored = tensor.sparsity, self._bytes(i)
+        if self._is_int4(i):
+            if sparse is not None:
+                raise self._unread(i, "sparse elements of 4 bits", "convert the model with dense weights")
+            return int4(stored, t.shape)
+        array = np.frombuffer(stored, t.np_dtype)
+        array = array.reshape(t.shape) if sparse is None else dense(array, sparse, t.shape)
         return array if as_int8(t) == t else (array ^ 0x80).view(np.int8)
 
     def _bytes(self, i: int) -> bytes:

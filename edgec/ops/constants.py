@@ -121,3 +121,16 @@ class Range(_Known):
         """The declared output has the length."""
         start, _, delta = (op.const(i).reshape(()) for i in range(3))
         return np.asarray(start + np.arange(op.outputs[0].type.size) * delta)
+
+
+@dataclass(frozen=True)
+class Densify(_Known):
+    """The elements of a sparse constant, which the reader has decoded."""
+
+    kind = "densify"
+    tflite = ("DENSIFY",)
+
+    @staticmethod
+    def tflite_array(op: TfliteOp) -> Array:
+        """As they are."""
+        return op.const(0)

@@ -78,12 +78,6 @@ def test_buffers_beyond_the_end(tmp_path: Path) -> None:
         read_model(path)
 
 
-def sparse(model: Any) -> None:
-    of = schema.SparsityParametersT()
-    of.traversalOrder, of.blockMap, of.dimMetadata = np.arange(4, dtype=np.int32), np.zeros(0, np.int32), []
-    weights(model).sparsity = of
-
-
 def external(model: Any) -> None:
     weights(model).externalBuffer = 1
 
@@ -97,7 +91,6 @@ def blockwise(model: Any) -> None:
 @pytest.mark.parametrize(
     ("change", "feature"),
     [
-        (sparse, "sparse weights"),
         (external, "its elements in a file of their own"),
         (blockwise, "BlockwiseQuantization of its elements"),
     ],
