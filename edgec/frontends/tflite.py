@@ -143,9 +143,10 @@ class _Reader:
         return outer
 
     def _operator(self, o: FileOperator, values: dict[int, Value]) -> None:
-        if not self.opaque:
-            definition_of(o)  # before its tensors, which may be as strange
-        inputs = [None if i < 0 or self._is_state(i, values) else self._value(i, values) for i in o.inputs]
+        # before its tensors, which may be as strange
+        keeps_state = self.opaque or definition_of(o).keeps_state
+        absent = [i < 0 or (keeps_state and self._is_state(i, values)) for i in o.inputs]
+        inputs = [None if gone else self._value(i, values) for i, gone in zip(o.inputs, absent, strict=True)]
         for i in o.outputs:
             if i not in values:
                 values[i] = self.build.declared(self.file, i)
@@ -162,8 +163,9 @@ class _Reader:
         ops[mark:] = [op for op in ops[mark:] if isinstance(op.spec, Opaque) or not fold(op)]
 
     def _is_state(self, i: int, values: dict[int, Value]) -> bool:
-        """Whether an opaque operator reads a tensor that only it knows."""
-        return self.opaque and i not in values and not self.file.has_data(i)
+        """Whether an operator reads a tensor that only it knows."""
+        alone = self.opaque or self.file.is_variable(i)
+        return alone and i not in values and not self.file.has_data(i)
 
     def _value(self, i: int, values: dict[int, Value]) -> Value:
         if i not in values:

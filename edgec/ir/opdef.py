@@ -216,6 +216,8 @@ class OpDef:
     """Whether ONNX's reference computes its ONNX operators where all inputs are constants."""
     tflite: ClassVar[tuple[str, ...]] = ()
     """TFLite builtin names that `from_tflite` reads."""
+    keeps_state: ClassVar[bool] = False
+    """Whether its TFLite operator has variables, which `from_tflite` sees as absent inputs."""
     quant: ClassVar[QuantRule] = QuantRule.FLOAT
     roles: ClassVar[tuple[str, ...]] = ("act",)
     """What each input is: act, weight, bias or index; the last entry holds for all that follow."""

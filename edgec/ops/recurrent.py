@@ -8,14 +8,15 @@ from typing import ClassVar
 
 import numpy as np
 
-from edgec.ir import Array, Builder, OnnxNode, OpDef, Value
+from edgec.ir import Array, Builder, OnnxNode, OpDef, TfliteOp, Value
+from edgec.ir.types import dequantize
 from edgec.ops.activation import Clamp, HardSigmoid, LeakyRelu
 from edgec.ops.binary import Add, Mul, Sub
 from edgec.ops.compare import Where
 from edgec.ops.composed import Composed
 from edgec.ops.concat import Concat
 from edgec.ops.matmul import FullyConnected
-from edgec.ops.shape import Reshape, transpose
+from edgec.ops.shape import Reshape, Transpose, transpose
 from edgec.ops.slice import slice_axes
 from edgec.ops.unary import Logistic, Relu, Softplus, Softsign, Tanh
 
@@ -23,6 +24,7 @@ _ACTIVATIONS: dict[str, OpDef] = {
     "sigmoid": Logistic(), "tanh": Tanh(), "relu": Relu(), "softsign": Softsign(), "softplus": Softplus(),
     "hardsigmoid": HardSigmoid(), "leakyrelu": LeakyRelu(),
 }  # fmt: skip
+_TFLITE_ACTIVATIONS: dict[int, OpDef] = {1: Relu(), 4: Tanh()}
 MOST_STEPS = 512
 """Each step is the cell once more in the graph."""
 
@@ -32,7 +34,7 @@ class _Layer:
     """One direction of a layer. x: for each step [batch, gates * hidden], the input's part of the gates, bias included.
 
     r: [gates * hidden, hidden]. b_r: the recurrent bias, where it is not in x. p: peepholes. clip: of what goes into
-    activations.
+    activations. cell_clip: of an LSTM's cell.
     """
 
     b: Builder
@@ -46,6 +48,7 @@ class _Layer:
     clip: float | None
     linear: bool
     coupled: bool
+    cell_clip: float | None = None
 
     def add(self, x: Value, y: Value) -> Value:
         """x + y."""
@@ -110,6 +113,8 @@ def _lstm(layer: _Layer, x: Value, state: list[Value]) -> list[Value]:
     one = layer.b.const(np.ones((), np.float32), "one")
     f = layer.minus(one, i) if layer.coupled else layer.act(0, peep(f, c, 2))
     new = layer.add(layer.mul(f, c), layer.mul(i, layer.act(1, g)))
+    if layer.cell_clip is not None:
+        new = layer.b.add(Clamp(-layer.cell_clip, layer.cell_clip), [new], layer.name)
     o = layer.act(0, peep(o, new, 1))
     return [layer.mul(o, layer.b.add(layer.acts[2], [new], layer.name)), new]
 
@@ -261,7 +266,66 @@ class Lstm(_Recurrent):
 
     kind = "lstm"
     onnx = ("LSTM",)
+    tflite = ("UNIDIRECTIONAL_SEQUENCE_LSTM",)
+    keeps_state = True
     gates: ClassVar[int] = 4
     states: ClassVar[int] = 2
     defaults: ClassVar[tuple[str, ...]] = ("sigmoid", "tanh", "tanh")
     step: ClassVar[Step] = staticmethod(_lstm)
+
+    @classmethod
+    def from_tflite(cls, op: TfliteOp) -> None:
+        """A layer of floats whose state is zeros when a sequence begins, as it is in the Keras layer it comes from.
+
+        TFLite's interpreter begins with the state that the last sequence left, until its variables are reset.
+        """
+        o, b, out, x = op.options, op.build, op.outputs[0], op.input(0)
+        op.ignore("asymmetricQuantizeInputs")  # of hybrid kernels
+        cls._check_tflite(op, x)
+        first = x if o.timeMajor else transpose(b, x, (1, 0, 2))
+        steps, batch, _ = first.type.shape
+        w, r, bias = (cls._stacked(op, at) for at in ((1, 4, 2, 3), (5, 8, 6, 7), (12, 15, 13, 14)))
+        peepholes = cls._stacked(op, (9, 11, 10)) if _given(op, 9) else None
+        projected = b.add(FullyConnected(), [first, w, bias], out.name)
+        xs = [_without(b, projected, 0, t, out.name) for t in range(steps)]
+        hidden, act = out.type.shape[2], _TFLITE_ACTIVATIONS[o.fusedActivationFunction]
+        acts, clip = [Logistic(), act, act], float(o.cellClip) or None
+        layer = _Layer(b, out.name, hidden, xs, r, None, peepholes, acts, None, False, False, clip)
+        start = [b.const(np.zeros((batch, hidden), np.float32), f"{out.name}_start") for _ in range(2)]
+        every = _joined(b, _run(layer, _lstm, start, False, None)[0], 0, out.name)
+        if o.timeMajor:
+            b.write(Reshape((steps, batch, hidden)), [every], [out])
+        else:
+            b.write(Transpose((1, 0, 2)), [b.add(Reshape((steps, batch, hidden)), [every], out.name)], [out])
+
+    @staticmethod
+    def _check_tflite(op: TfliteOp, x: Value) -> None:
+        """Raise ValueError for what is not read."""
+        o = op.options
+        unread = {
+            "coupled input and forget gates": not _given(op, 1),
+            "a projection": _given(op, 16) or bool(o.projClip),
+            "layer normalization": any(_given(op, i) for i in range(20, 24)),
+            "a state that comes from other operators": _given(op, 18) or _given(op, 19),
+            "recurrent weights that are a diagonal": bool(o.diagonalRecurrentTensors),
+            "the fused activation": o.fusedActivationFunction not in _TFLITE_ACTIVATIONS,
+            f"an input that is {x.type}": x.type.dtype != "float32",
+        }
+        if found := [what for what, there in unread.items() if there]:
+            raise ValueError(f"{found[0]} is not supported")
+        if (steps := x.type.shape[0 if o.timeMajor else 1]) > MOST_STEPS:
+            raise ValueError(f"{steps} steps; edgec unrolls up to {MOST_STEPS}")
+
+    @staticmethod
+    def _stacked(op: TfliteOp, at: Sequence[int]) -> Value:
+        """Constants of the gates one after the other, in the order of ONNX; stored integers as the reals they are."""
+        parts = []
+        for i in at:
+            v, data = op.input(i), op.const(i)
+            parts.append(dequantize(data, v.type) if v.type.is_quantized else data.astype(np.float32))
+        return op.build.const(np.concatenate(parts), f"{op.outputs[0].name}_weights")
+
+
+def _given(op: TfliteOp, i: int) -> bool:
+    """Whether an operator has this input."""
+    return i < len(op.inputs) and op.inputs[i] is not None

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from edgec.errors import UnsupportedError
 from edgec.frontends import read_model
 from edgec.ir import interp
 from tests.frontends.tflite_operators import Given, const, model_of, packed, reference
@@ -109,6 +110,45 @@ def test_a_file_of_one_operator_is_litert(case: Case, tmp_path: Path) -> None:
     want = reference(data, fed, name in WITHOUT_REFERENCE)
     assert_agree(interp(graph, fed), want)
     assert_agree(run_c(graph, fed), want)
+
+
+def lstm(batch: int, steps: int, time_major: bool, peepholes: bool, clip: float) -> tuple[Any, dict[str, Any]]:
+    """An LSTM of 5 units on 3 features as the converter writes it of a Keras layer, and an input."""
+    n, features = 5, 3
+    inputs: list[Given | None] = [None] * 24
+    shape = (steps, batch, features) if time_major else (batch, steps, features)
+    inputs[0] = real(*shape)
+    for i in range(4):
+        inputs[1 + i], inputs[5 + i], inputs[12 + i] = (fixed(real(*s)) for s in ((n, features), (n, n), (n,)))
+    for i in range(9, 12) if peepholes else ():
+        inputs[i] = fixed(real(n))
+    for i in (18, 19):
+        inputs[i] = Given(np.zeros((batch, n), F32), fields={"isVariable": True})
+    options = ("UnidirectionalSequenceLSTMOptions", {"fusedActivationFunction": 4, "cellClip": clip})
+    options[1]["timeMajor"] = time_major
+    model = model_of("UNIDIRECTIONAL_SEQUENCE_LSTM", options, inputs, [((*shape[:2], n), F32)])
+    return model, {"x0": inputs[0].data}
+
+
+@pytest.mark.parametrize("time_major", [False, True])
+@pytest.mark.parametrize(("peepholes", "clip"), [(False, 10.0), (True, 0.0), (False, 0.2)])
+def test_lstm(time_major: bool, peepholes: bool, clip: float, tmp_path: Path) -> None:
+    """Each inference begins with zeros, as LiteRT's first one does."""
+    model, fed = lstm(2, 6, time_major, peepholes, clip)
+    path = tmp_path / "m.tflite"
+    path.write_bytes(packed(model))
+    graph, want = read_model(path), reference(packed(model), fed, builtin=True)
+    assert_agree(interp(graph, fed), want)
+    assert_agree(run_c(graph, fed), want)
+
+
+def test_a_layer_that_is_not_read_says_why(tmp_path: Path) -> None:
+    model, _ = lstm(1, 2, False, False, 0.0)
+    model.subgraphs[0].operators[0].inputs[1] = -1
+    path = tmp_path / "m.tflite"
+    path.write_bytes(packed(model))
+    with pytest.raises(UnsupportedError, match="coupled input and forget gates"):
+        read_model(path)
 
 
 def _pooled(x: Any, kernel: tuple[int, int], stride: tuple[int, int], same: bool) -> tuple[Any, Any]:
