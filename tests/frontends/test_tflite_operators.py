@@ -117,7 +117,7 @@ def lstm(batch: int, steps: int, time_major: bool, peepholes: bool, clip: float)
     n, features = 5, 3
     inputs: list[Given | None] = [None] * 24
     shape = (steps, batch, features) if time_major else (batch, steps, features)
-    inputs[0] = real(*shape)
+    x = inputs[0] = real(*shape)
     for i in range(4):
         inputs[1 + i], inputs[5 + i], inputs[12 + i] = (fixed(real(*s)) for s in ((n, features), (n, n), (n,)))
     for i in range(9, 12) if peepholes else ():
@@ -127,7 +127,7 @@ def lstm(batch: int, steps: int, time_major: bool, peepholes: bool, clip: float)
     options = ("UnidirectionalSequenceLSTMOptions", {"fusedActivationFunction": 4, "cellClip": clip})
     options[1]["timeMajor"] = time_major
     model = model_of("UNIDIRECTIONAL_SEQUENCE_LSTM", options, inputs, [((*shape[:2], n), F32)])
-    return model, {"x0": inputs[0].data}
+    return model, {"x0": x.data}
 
 
 @pytest.mark.parametrize("time_major", [False, True])
