@@ -47,7 +47,7 @@ def check_as_board(bundle: Bundle, lowered: Lowered, judge: Judge, say: Progress
 
 def _too_much(lowered: Lowered) -> str:
     ops = [op for s in lowered.partition.segments for op in s.graph.ops]
-    macs = sum(op.spec.macs(op) * (1 if op.output.type.dtype == "float32" else _INTEGER) for op in ops)
+    macs = sum(op.spec.macs(op) * (1 if op.outputs[0].type.dtype == "float32" else _INTEGER) for op in ops)
     if macs <= _MOST:
         return ""
     again = f"edgec run --on emulated:{lowered.target.board.name}"

@@ -15,8 +15,10 @@ GRAPH_FILE = "report/graph.json"
 
 @dataclass(frozen=True)
 class GraphOp:
-    """One operation, in order of execution. source: the node of the model. call: which function of its segment's C it
-    is; None where it needs none. reads: the indices of those whose outputs it takes.
+    """One operation, in order of execution. source: the node of the model. output, type: of all that it writes.
+
+    call: which function of its segment's C it is; None where it needs none. reads: the indices of those whose outputs
+    it takes.
     """
 
     index: int
@@ -80,8 +82,8 @@ def _ops(parts: Partition, sources: Mapping[str, CSource]) -> Iterator[GraphOp]:
             index=i,
             kind=op.kind,
             source=op.source,
-            output=op.output.name,
-            type=str(op.output.type),
+            output=", ".join(v.name for v in op.outputs),
+            type=", ".join(str(v.type) for v in op.outputs),
             macs=op.spec.macs(op),
             segment=segment.name,
             place=segment.place,

@@ -16,6 +16,7 @@ from edgec.ops.compare import Where
 from edgec.ops.composed import Composed
 from edgec.ops.concat import Concat
 from edgec.ops.matmul import FullyConnected
+from edgec.ops.opaque import Opaque
 from edgec.ops.shape import Reshape, Transpose, transpose
 from edgec.ops.slice import slice_axes
 from edgec.ops.unary import Logistic, Relu, Softplus, Softsign, Tanh
@@ -267,6 +268,7 @@ class Lstm(_Recurrent):
     kind = "lstm"
     onnx = ("LSTM",)
     tflite = ("UNIDIRECTIONAL_SEQUENCE_LSTM",)
+    edgetpu_versions = Opaque.edgetpu_versions
     keeps_state = True
     gates: ClassVar[int] = 4
     states: ClassVar[int] = 2

@@ -23,6 +23,10 @@ of the model file, loops with a trip count that is known, and of onnxruntime's o
 BiasGelu, FastGelu, QuickGelu and the layer normalisations. Ops without a kernel of their own (einsum, lstm, dft and the
 like) are read as several others. `make conformance` runs ONNX's own node tests through the generated C.
 
+Of TFLite, sparse weights and weights of 4 bits become dense int8 or float ones. UNIDIRECTIONAL_SEQUENCE_LSTM is read
+with floats, and begins each inference with zeros as the Keras layer does (TFLite's interpreter keeps the state until
+its variables are reset). TFLite_Detection_PostProcess is read with the fast suppression and one class for each box.
+
 """
 
 

@@ -94,7 +94,7 @@ def _worth_sharing(ops: Sequence[Op], core: Core) -> bool:
 
 
 def _is_float(op: Op) -> bool:
-    return op.output.type.dtype == "float32"
+    return op.outputs[0].type.dtype == "float32"
 
 
 def _places(graph: Graph, calls: Calls) -> Places:

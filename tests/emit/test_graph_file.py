@@ -6,12 +6,14 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from edgec_runtime import Bundle
 from edgec_runtime.session import machine_target
 
 import edgec
 from edgec.emit.graph_file import GRAPH_FILE
+from tests.frontends.tflite_operators import Given, const, model_of, packed
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 pytestmark = pytest.mark.cc
@@ -43,3 +45,14 @@ def test_ops_are_those_of_the_generated_c(tmp_path: Path) -> None:
         assert sum(op["macs"] for op in rows) == macs[segment["name"]]
         assert segment["constants"] > 1000
         assert segment["est_parts"] == {}
+
+
+def test_an_op_with_several_outputs(tmp_path: Path) -> None:
+    model, path = tmp_path / "top.tflite", tmp_path / "top.edgec"
+    given = [Given(np.zeros((2, 9), np.float32)), const(3)]
+    model.write_bytes(packed(model_of("TOPK_V2", None, given, [((2, 3), np.float32), ((2, 3), np.int32)])))
+    edgec.compile(model, "host", path)
+    with Bundle.open(path) as bundle:
+        (top, *_) = json.loads(bundle.read(GRAPH_FILE))["ops"]
+    assert top["output"].split(", ")[0] == "y0"
+    assert top["type"] == "float32[2,3], int64[2,3]"
