@@ -83,7 +83,10 @@ class OneHot(Composed):
     def from_tflite(cls, op: TfliteOp) -> None:
         """The same; an index out of range, a negative one too, is off everywhere."""
         index, n = op.input(0), int(op.const(1).reshape(-1)[0])
-        hot = cls._hot(op.build, index, n, axis_of(op.options.axis, index.type.rank + 1), op.outputs[0].name)
+        out = op.outputs[0]
+        if n > out.type.size and out.type.rank:
+            raise ValueError(f"depth {n} of {out.type}")
+        hot = cls._hot(op.build, index, n, axis_of(op.options.axis, index.type.rank + 1), out.name)
         op.build.write(Where(), [hot, op.input(2), op.input(3)], op.outputs)
 
     @staticmethod

@@ -16,6 +16,7 @@ from edgec.ops.common import real_types
 from edgec.ops.quantize import Dequantize
 
 _F = np.float32
+_MOST = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Detections(OpDef):
         n = boxes[1] if len(boxes) == 3 else 0
         if boxes != (1, n, 4) or scores[:2] != (1, n) or len(scores) != 3 or anchors != (n, 4):
             raise ValueError(f"boxes {x[0]}, scores {x[1]} and anchors {x[2]}")
-        if self.most < 1 or not 0 <= self.background < scores[2]:
+        if not 1 <= self.most <= _MOST or not 0 <= self.background < scores[2]:
             raise ValueError(f"{self.most} detections of {scores[2] - self.background} classes")
         return tuple(TensorType(shape) for shape in ((1, self.most, 4), (1, self.most), (1, self.most), (1,)))
 

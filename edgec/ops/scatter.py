@@ -247,8 +247,9 @@ class ScatterNd(_Scatter):
             index, update, shape = op.input(0), op.input(1), tuple(ints(op.const(2)) or ())
         if update.type.is_quantized or update.type.dtype == "bool":
             raise ValueError(f"sums of {update.type} are not supported")
-        out.type = out.type.with_shape(shape)
-        zeros = b.const(np.zeros(out.type.shape, out.type.np_dtype), f"{out.name}_zeros")
+        if not out.type.rank:  # the file leaves it open
+            out.type = out.type.with_shape(shape)
+        zeros = b.const(np.zeros(shape, out.type.np_dtype), f"{out.name}_zeros")
         b.write(cls("add"), [zeros, cls._index(b, index), update], [out])
 
     def c(self, op: Op) -> KernelCall:

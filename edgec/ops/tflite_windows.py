@@ -24,6 +24,8 @@ from edgec.ops.window import same_pads
 from edgec.ops.windows_nd import Windows
 
 Pair = tuple[int, int]
+_LARGEST = 1024
+"""Elements of a window: each is once more in the graph."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ class _Pool:
         padding, sw, sh, kw, kh, act = struct.unpack("<6i", bytes(op.options)[:24])
         if act:
             raise ValueError(f"a fused activation ({act}) is not supported")
-        if min(sw, sh, kw, kh) < 1:
+        if min(sw, sh, kw, kh) < 1 or kw * kh > _LARGEST:
             raise ValueError(f"a window of {kh}x{kw} with strides {sh}x{sw}")
         return cls(padding == 1, (sh, sw), (kh, kw))
 

@@ -205,3 +205,21 @@ def test_unpooling(dialect: str, tmp_path: Path) -> None:
     graph = read_model(path)
     for got in (interp(graph, fed), run_c(graph, fed)):
         assert_agree(got, {"y0": want})
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "inputs"),
+    [
+        ("ONE_HOT", ("OneHotOptions", {"axis": -1}), [whole(0, 4, (2, 3)), const(1 << 30), const(1), const(0)]),
+        ("TOPK_V2", None, [whole(0, 4, (2, 3)), const(1 << 30)]),
+        ("SCATTER_ND", ("ScatterNdOptions", {}), [const([[1]]), whole(0, 4, (1, 3)), const([1 << 30, 3])]),
+        ("MaxPoolingWithArgmax2D", pack("<10i", 1, 1, 1, 1 << 15, 1 << 15, *[0] * 5), [real(1, 4, 4, 1)]),
+    ],
+)
+def test_sizes_that_only_damage_writes_are_refused(
+    name: str, options: Any, inputs: Sequence[Given], tmp_path: Path
+) -> None:
+    path, outputs = tmp_path / "m.tflite", [((2, 3), S32)] * (1 if name in ("ONE_HOT", "SCATTER_ND") else 2)
+    path.write_bytes(packed(model_of(name, options, inputs, outputs)))
+    with pytest.raises(UnsupportedError, match=name):
+        read_model(path)
