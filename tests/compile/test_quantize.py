@@ -135,7 +135,7 @@ def test_a_recipe_without_calibration_is_told_of() -> None:
 
 def test_named_operations_stay_float_and_the_edge_tpu_gets_the_rest(tmp_path: Path) -> None:
     """By explain and compile alike; the bundle's recipe makes it again."""
-    same = ("--target", "pi4+coral", "--calibrate", CALIBRATION)
+    same = ("--target", "pi4+coral", "--calibrate", CALIBRATION, "--quantize", "fast")
     every = json.loads(edgec("explain", MODEL, *same, "--json", cwd=tmp_path).out)["ops"]
     first = next(row for row in every if row["kind"] == "conv2d")
     told = edgec("explain", MODEL, *same, "--float-ops", first["name"], "--json", cwd=tmp_path)
