@@ -82,13 +82,12 @@ class _Chains:
         first, last = (next(s for s in self.result if s.ops == o) for o in (before, ops))
         links = (*self.links[before], *self.links[ops])
         between = [s for s in self.result if first.at < s.at < last.at]
-        made = [link.y for link in self.links[before]]
-        if any(v in made for s in between for v in tensors(s.calls)):
+        if self._roots(between) & {self.where[link.y].root for link in self.links[before]}:
             return ops
         joined = (*before, *ops)
         rest = [s for s in self.result if s not in (first, last)]
-        read = {v for s in rest for v in tensors(s.calls)} | self.border
-        call = _call(links, [link.y for link in links if link.y in read])
+        read = self._roots(rest) | {self.where[v].root for v in self.border}
+        call = _call(links, [link.y for link in links if self.where[link.y].root in read])
         if call is None:
             return ops
         found = sorted([*rest, Step(tuple(sorted(joined)), (call,), last.at)], key=lambda s: s.at)
@@ -98,6 +97,10 @@ class _Chains:
         self.links[joined] = links
         self.written.update({link.y: joined for link in links})
         return joined
+
+    def _roots(self, steps: Sequence[Step]) -> set[Value]:
+        """The values in whose bytes lies what steps read and write: they may call it by the name of a view."""
+        return {self.where[v].root for s in steps for v in tensors(s.calls)}
 
     def _peak(self, steps: Sequence[Step]) -> int:
         return peak(lifetimes((tensors(s.calls) for s in steps), self.where, self.border))

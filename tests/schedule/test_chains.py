@@ -12,6 +12,7 @@ from edgec.ops.binary import Add, Mul, Sub
 from edgec.ops.norm import BatchNorm
 from edgec.ops.pool import MaxPool2D
 from edgec.ops.prelu import PRelu
+from edgec.ops.shape import Reshape
 from edgec.ops.unary import HardSwish, Logistic, Relu, Tanh
 from edgec.schedule.cores import core
 from edgec.schedule.steps import schedule
@@ -75,6 +76,18 @@ def _square(shape: tuple[int, ...], seed: int) -> Graph:
     return net.graph(add(HardSwish(), [gated]))
 
 
+def _as_views(shape: tuple[int, ...]) -> Graph:
+    """What a chain makes is read under another shape: its end, and, before that end, what lies between."""
+    net = _Net(shape, 1)
+    add = net.build.add
+    y = add(Tanh(), [add(Add(), [net.input("a"), net.input("b")])])
+    rows = add(Reshape(shape), [add(Reshape((*shape, 1)), [y])])
+    pooled = add(MaxPool2D((3, 3), (1, 1), (1, 1, 1, 1)), [rows])
+    z = add(Mul(), [add(Relu(), [y]), pooled])
+    end = add(Reshape((shape[0], shape[2], shape[1], shape[3])), [add(Logistic(), [add(Sub(), [z, y])])])
+    return net.graph(add(MaxPool2D((2, 2), (1, 1), (0, 0, 0, 0)), [end]))
+
+
 GRAPHS = [make(shape, i) for i, shape in enumerate(SHAPES) for make in (_line, _tree, _square)]
 
 
@@ -87,6 +100,16 @@ def test_chains_compute_what_the_ops_do(name: str, parts: int) -> None:
         assert len(schedule(graph, target).steps) == 1
     inputs = [random_inputs(g, i) for i, g in enumerate(GRAPHS)]
     for graph, given, got in zip(GRAPHS, inputs, run_on(name, GRAPHS, inputs, parts), strict=True):
+        assert_agree(got, interp(graph, given))
+
+
+@pytest.mark.parametrize("name", on(*WIDTHS))
+def test_what_is_read_as_a_view_is_stored_and_made_in_time(name: str) -> None:
+    graphs = [_as_views(shape) for shape in SHAPES if len(shape) == 4 and min(shape[1:3]) > 1]
+    for graph in graphs:
+        assert CHAIN in segment_source(graph, "seg", core(name)).text
+    inputs = [random_inputs(g, i) for i, g in enumerate(graphs)]
+    for graph, given, got in zip(graphs, inputs, run_on(name, graphs, inputs), strict=True):
         assert_agree(got, interp(graph, given))
 
 
