@@ -36,10 +36,17 @@ _DEVICES = ("CPU", "INTERP")
 
 @dataclass(frozen=True)
 class Specialised:
-    """A model for inputs of certain shapes. graph: what `interp` runs. constants: inputs that are none of its own."""
+    """A model for certain inputs: of these types, some with these bytes. graph: what `interp` runs. constants: by name,
+    inputs that are none of the graph's own.
+    """
 
     graph: Graph
-    constants: tuple[str, ...]
+    types: Mapping[str, tuple[tuple[int, ...], str]]
+    constants: Mapping[str, bytes]
+
+    def fits(self, feeds: Mapping[str, Array]) -> bool:
+        """Whether it is for these inputs."""
+        return _types(feeds) == self.types and all(feeds[n].tobytes() == c for n, c in self.constants.items())
 
 
 class Prepared(BackendRep):  # type: ignore[misc]
@@ -49,7 +56,7 @@ class Prepared(BackendRep):  # type: ignore[misc]
         self._model, self._device, self._cc = model, device, cc
         given = {t.name for t in model.graph.initializer}
         self._inputs = [i for i in model.graph.input if i.name not in given]
-        self._made: dict[str, Run] = {}
+        self._made: list[tuple[Specialised, Run]] = []
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
         """One inference. inputs: arrays in the order of the model's inputs, by name, or the only one.
@@ -57,12 +64,8 @@ class Prepared(BackendRep):  # type: ignore[misc]
         Returns the outputs in order, which can be had by name too. Raises EdgecError.
         """
         feeds = self._by_name(inputs)
-        special = self.specialised(feeds)
-        values = {n: feeds[n].tobytes() for n in special.constants}
-        key = repr(([(n, a.shape, str(a.dtype)) for n, a in feeds.items()], values))
-        if key not in self._made:
-            self._made[key] = self._runner(special.graph)
-        found = self._made[key]({v.name: feeds[v.name] for v in special.graph.inputs}, None)
+        special, run = next((made for made in self._made if made[0].fits(feeds)), None) or self._make(feeds)
+        found = run({v.name: feeds[v.name] for v in special.graph.inputs}, None)
         names = [o.name for o in self._model.graph.output]
         outputs: tuple[Any, ...] = namedtupledict("Outputs", names)(*(found[n] for n in names))
         return outputs
@@ -79,7 +82,7 @@ class Prepared(BackendRep):  # type: ignore[misc]
                 graph = optimize(graph)
                 if self._device == "CPU":
                     _check(graph)
-                return Specialised(graph, tuple(constants))
+                return Specialised(graph, _types(feeds), {n: feeds[n].tobytes() for n in constants})
             except UnsupportedError as e:
                 needed = _inputs_behind(e) - {*constants}
                 if not needed:
@@ -87,10 +90,12 @@ class Prepared(BackendRep):  # type: ignore[misc]
                 constants += sorted(needed)
                 model = _with_constants(self._model, {n: feeds[n] for n in constants})
 
-    def _runner(self, graph: Graph) -> Run:
-        if self._device == "INTERP":
-            return partial(interp, graph)
-        return NativeGraph(graph, native_compiler(self._cc))
+    def _make(self, feeds: Mapping[str, Array]) -> tuple[Specialised, Run]:
+        special = self.specialised(feeds)
+        by_numpy = self._device == "INTERP"
+        run = partial(interp, special.graph) if by_numpy else NativeGraph(special.graph, native_compiler(self._cc))
+        self._made.append((special, run))
+        return self._made[-1]
 
     def _by_name(self, inputs: Any) -> dict[str, Array]:
         names = [i.name for i in self._inputs]
@@ -125,8 +130,7 @@ class EdgecBackend(Backend):  # type: ignore[misc]
         if not cls.supports_device(device):
             raise InputError(f"there is no device {device}", "prepare", f"give {' or '.join(_DEVICES)}")
         ready = Prepared(model, device.split(":")[0], **kwargs)
-        zeros = [_zeros(i) for i in ready._inputs]
-        if all(z is not None for z in zeros):
+        if all(_is_static(i) for i in ready._inputs):
             try:
                 graph_of(model, Path(f"{model.graph.name or 'model'}.onnx"), {})
             except UnsupportedError as e:
@@ -168,11 +172,13 @@ class EdgecBackend(Backend):  # type: ignore[misc]
         return device.split(":")[0] in _DEVICES
 
 
-def _zeros(info: onnx.ValueInfoProto) -> tuple[int, ...] | None:
-    """The static shape of an input, if it has one."""
-    shape = info.type.tensor_type.shape
-    known = all(d.HasField("dim_value") for d in shape.dim)
-    return tuple(d.dim_value for d in shape.dim) if known and info.type.HasField("tensor_type") else None
+def _types(feeds: Mapping[str, Array]) -> dict[str, tuple[tuple[int, ...], str]]:
+    return {n: (a.shape, str(a.dtype)) for n, a in feeds.items()}
+
+
+def _is_static(info: onnx.ValueInfoProto) -> bool:
+    """Whether an input is a tensor of a known shape."""
+    return info.type.HasField("tensor_type") and all(d.HasField("dim_value") for d in info.type.tensor_type.shape.dim)
 
 
 def _check(graph: Graph) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from edgec.comparing.channels import Channels
+from edgec.comparing.distance import distance
 from edgec.comparing.factors import factor_of
 from edgec.comparing.side import Placed, Sample, Side, ops_of, values_of
 from edgec.comparing.twins import Twin, limits, reals, rounded, twins
@@ -19,6 +20,15 @@ from edgec.steps import Progress
 BINS = 48
 FLOAT_LAW = 1e-3
 """Of a float result's range: a kernel that is further from `interp` computes something else."""
+
+
+def rounding(ops: Sequence[Op], want: Array) -> float:
+    """How far ops may be from their meaning on the very same inputs, as `distance` has it: integers not at all, but one
+    step where they come from floats, whose last bit may differ.
+    """
+    if want.dtype.kind == "f":
+        return FLOAT_LAW
+    return float(any(v.type.dtype == "float32" for op in ops for v in (*op.inputs, *op.outputs)))
 
 
 @dataclass
@@ -38,18 +48,11 @@ class Law:
         """Whether it computes something else."""
         return self.error > self.allowed
 
-    def add(self, op: Op, want: Array, got: Array) -> None:
-        """One sample."""
-        wide = want.astype(np.float64), got.astype(np.float64)
-        error = np.abs(np.nan_to_num(wide[0]) - np.nan_to_num(wide[1]))
-        types = {v.type.dtype for v in (*op.inputs, *op.outputs)}
-        self.allowed = 0.0 if "float32" not in types else 1.0
-        if want.dtype.kind == "f":
-            self.allowed = FLOAT_LAW
-            finite = np.abs(wide[0][np.isfinite(wide[0])])
-            error = error / max(1e-30, float(finite.max(initial=0.0)))
-        self.error = max(self.error, float(error.max(initial=0.0)))
-        differing = float((error > 0).mean()) if error.size else 0.0
+    def add(self, ops: Sequence[Op], want: Array, got: Array) -> None:
+        """One sample of what ops compute together."""
+        self.allowed = rounding(ops, want)
+        self.error = max(self.error, distance(got, want))
+        differing = float((got != want).mean()) if want.size else 0.0
         self.share = (self.share * self.samples + differing) / (self.samples + 1)
         self.samples += 1
 
@@ -267,7 +270,7 @@ class _Runs:
         name = placed.op.output.name
         if name in self.twins:
             inputs = {v: env[v.name] for v in placed.op.inputs if v.const is None}
-            self._of(placed.op.output).law.add(placed.op, run_op(placed.op, inputs)[0], got)
+            self._of(placed.op.output).law.add([placed.op], run_op(placed.op, inputs)[0], got)
 
     def _outputs(
         self, floats: Mapping[str, Array], wants: Mapping[str, Array | None], got: Mapping[str, Array]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 from edgec_partitioner.segments import Segment
 
+from edgec.comparing.distance import distance, root_mean_square
 from edgec.ir import Array, Graph, Value, interp
 from edgec.ops.quantize import Dequantize, Quantize
 from edgec.quantize.verification import SegmentCheck
@@ -22,7 +22,7 @@ MIXED_TOLERANCE = 0.02
 WORST_MIXED_TOLERANCE = 0.25
 """The same where int8 ops read what float ops computed, of the root mean square: a last bit decides between two steps,
 and a few such decisions move a network's output by as much as quantization does, single elements by all of their range;
-on some samples there are many of them and on others none."""
+on some samples there are many of them and on others none. So such a segment is also compared op by op (`op_by_op`)."""
 _TRIALS = 4
 _STEPS = 255
 
@@ -48,14 +48,21 @@ class Judge:
         for name, want in self._wanted[key].items():
             error, limit = _error(s.graph, inputs, name, tensor(name), want)
             found.append(SegmentCheck(s.name, s.place, how, error, limit))
-        old = self._checks.get((s.name, how))
-        samples = 1 + (old.samples if old else 0)
-        worst = max([*found, *([old] if old else [])], key=lambda c: c.error - c.limit)
-        self._checks[s.name, how] = replace(worst, samples=samples)
+        self.add([max(found, key=_beyond)])
+
+    def add(self, checks: Sequence[SegmentCheck]) -> None:
+        """Take in checks of one more sample, one of a segment and way at most."""
+        for check in checks:
+            old = self._checks.get((check.segment, check.how), replace(check, samples=0))
+            self._checks[check.segment, check.how] = replace(max(old, check, key=_beyond), samples=old.samples + 1)
 
     def worst(self) -> tuple[SegmentCheck, ...]:
         """For each segment and way of running it: the check that is furthest beyond its limit, of all samples."""
         return tuple(self._checks.values())
+
+
+def _beyond(check: SegmentCheck) -> float:
+    return check.error - check.limit
 
 
 def _error(graph: Graph, inputs: Mapping[str, Array], name: str, got: Array, want: Array) -> tuple[float, float]:
@@ -103,28 +110,3 @@ def _rounded(graph: Graph, inputs: Mapping[str, Array], name: str, seed: int = 0
             toward = rng.choice([-np.inf, np.inf], v.const.shape).astype(np.float32)
             v.const = np.nextafter(v.const, toward)
     return interp(twin, inputs)[name]
-
-
-def root_mean_square(got: Array, want: Array) -> float:
-    """Of the differences, as `distance` has the largest of them; what is not finite on one side never agrees."""
-    if distance(got, want) == math.inf:
-        return math.inf
-    x, y = (np.nan_to_num(a.astype(np.float64), nan=0.0, posinf=0.0, neginf=0.0) for a in (got, want))
-    difference = float(np.sqrt(np.mean(np.square(x - y))))
-    if want.dtype.kind != "f":
-        return difference
-    return difference / max(float(y.max() - y.min()), float(np.abs(y).max()), 1e-30)
-
-
-def distance(got: Array, want: Array) -> float:
-    """The largest difference: in steps for integers, as a part of the range of `want` for floats; NaN never agrees."""
-    if want.dtype.kind != "f":
-        return float(np.abs(got.astype(np.int64) - want.astype(np.int64)).max(initial=0))
-    if not np.array_equal(np.isfinite(got), np.isfinite(want)):
-        return float("inf")
-    finite = np.isfinite(want)
-    if not finite.any():
-        return 0.0
-    w, g = want[finite].astype(np.float64), got[finite].astype(np.float64)
-    span = max(float(w.max() - w.min()), float(np.abs(w).max()), 1e-30)
-    return float(np.abs(g - w).max()) / span

@@ -9,10 +9,12 @@ from edgec_partitioner.source import judge
 from edgec_runtime import Bundle, Session
 from edgec_runtime.cache import extract
 
+from edgec.comparing.distance import distance
 from edgec.drive.as_board import check_as_board
-from edgec.drive.judge import Judge, distance, float_limit
+from edgec.drive.judge import Judge, float_limit, rounds_floats
 from edgec.drive.lower import Lowered
 from edgec.drive.native import NativeGraph
+from edgec.drive.op_by_op import op_by_op
 from edgec.frontends.operators import read_operators
 from edgec.ir import Array, Graph, Value, interp
 from edgec.quantize.accuracy import Tally
@@ -63,6 +65,9 @@ def verify_bundle(
             for i in each(range(exact), exact, "verify TFLite", say):
                 _run(session, on_tpu, samples[i], "TFLite", judge)
     not_run = check_as_board(bundle, lowered, judge, say)
+    mixed = [s for s in segments if rounds_floats(s.graph)]
+    for i in each(range(exact if mixed else 0), exact, "verify op by op", say):
+        judge.add(op_by_op(bundle, mixed, samples[i]))
     merged, whole = judge.worst(), {name: t.result() for name, t in tallies.items()}
     failures = [
         f"{c.segment} as {c.how} is {c.error:.3g} from interp, {c.limit:.3g} allowed" for c in merged if not c.ok

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -13,7 +12,6 @@ from edgec.ir import (
     OnnxNode,
     Op,
     QuantRule,
-    Sample,
     Struct,
     TensorType,
     TfliteCode,
@@ -21,7 +19,7 @@ from edgec.ir import (
     Versions,
     edgetpu_rule,
 )
-from edgec.ops.binary import Binary, integer_divisions, scaled_struct
+from edgec.ops.binary import Binary, Division, scaled_struct
 from edgec.ops.cast import Cast
 from edgec.ops.common import real_types
 from edgec.ops.fixed_point import multiply_by_quantized_multiplier, quantize_multiplier
@@ -161,7 +159,7 @@ class Atan2(Binary):
 
 
 @dataclass(frozen=True)
-class FloorDiv(Binary):
+class FloorDiv(Division):
     """The largest whole number not above a / b."""
 
     kind = "floor_div"
@@ -172,15 +170,9 @@ class FloorDiv(Binary):
     quant: ClassVar[QuantRule] = QuantRule.FLOAT
     sampled: ClassVar[tuple[str, ...]] = ("float32",)
 
-    @classmethod
-    def samples(cls) -> Iterator[Sample]:
-        """Also integers."""
-        yield from super().samples()
-        yield from integer_divisions(cls())
-
 
 @dataclass(frozen=True)
-class FloorMod(Binary):
+class FloorMod(Division):
     """a - b * floor(a / b), with the sign of b."""
 
     kind = "floor_mod"
@@ -190,12 +182,6 @@ class FloorMod(Binary):
     fn = staticmethod(np.mod)
     quant: ClassVar[QuantRule] = QuantRule.FLOAT
     sampled: ClassVar[tuple[str, ...]] = ("float32",)
-
-    @classmethod
-    def samples(cls) -> Iterator[Sample]:
-        """Also integers."""
-        yield from super().samples()
-        yield from integer_divisions(cls())
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value | list[Value]:
@@ -212,7 +198,7 @@ def _remainder(a: Array, b: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class Remainder(Binary):
+class Remainder(Division):
     """a - b * trunc(a / b), with the sign of a, as C has it."""
 
     kind = "fmod"
@@ -220,9 +206,3 @@ class Remainder(Binary):
     fn = staticmethod(_remainder)
     quant: ClassVar[QuantRule] = QuantRule.FLOAT
     sampled: ClassVar[tuple[str, ...]] = ("float32",)
-
-    @classmethod
-    def samples(cls) -> Iterator[Sample]:
-        """Also integers."""
-        yield from super().samples()
-        yield from integer_divisions(cls())

@@ -333,8 +333,21 @@ def _div(a: Array, b: Array) -> Array:
     return np.where(b == 0, 0, a // safe + up)
 
 
+class Division(Binary):
+    """Of integers too, whose divisors are not 0."""
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """Also integers, with divisors of both signs."""
+        yield from super().samples()
+        divisors = np.array([-7, -2, -1, 1, 2, 3])
+        for dtype in INTEGERS:
+            by = Arg(TensorType((6,), dtype), True, (divisors if dtype[0] == "i" else np.abs(divisors)).astype(dtype))
+            yield Sample(cls(), (Arg(TensorType((2, 50, 6), dtype)), by), label=dtype)
+
+
 @dataclass(frozen=True)
-class Div(Fused):
+class Div(Division, Fused):
     """a / b; integers towards zero."""
 
     kind = "div"
@@ -345,17 +358,3 @@ class Div(Fused):
     tflite_types: ClassVar[tuple[str, ...]] = ("float32", "int32")
     quant: ClassVar[QuantRule] = QuantRule.FLOAT
     sampled: ClassVar[tuple[str, ...]] = ("float32",)
-
-    @classmethod
-    def samples(cls) -> Iterator[Sample]:
-        """Also integers."""
-        yield from super().samples()
-        yield from integer_divisions(cls())
-
-
-def integer_divisions(spec: Binary) -> Iterator[Sample]:
-    """Samples with divisors of both signs, none of them 0."""
-    divisors = np.array([-7, -2, -1, 1, 2, 3])
-    for dtype in INTEGERS:
-        data = (divisors if dtype[0] == "i" else np.abs(divisors)).astype(dtype)
-        yield Sample(spec, (Arg(TensorType((2, 50, 6), dtype)), Arg(TensorType((6,), dtype), True, data)), label=dtype)

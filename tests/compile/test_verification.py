@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from edgec_partitioner.regions import Region
 from edgec_partitioner.segments import segment
+from edgec_runtime import Bundle, Session
 
-from edgec.drive.judge import (
-    FLOAT_TOLERANCE,
-    MIXED_TOLERANCE,
-    Judge,
-    distance,
-    root_mean_square,
-    rounding_error,
-    rounds_floats,
-)
+import edgec
+from edgec.comparing.distance import distance, root_mean_square
+from edgec.drive.judge import FLOAT_TOLERANCE, MIXED_TOLERANCE, Judge, rounding_error, rounds_floats
+from edgec.drive.op_by_op import HOW, op_by_op
 from edgec.ir import Builder, Graph, TensorType, interp
 from edgec.ops.binary import Mul, Sub
 from edgec.quantize.steps.minmax import MinMaxRanges
 from edgec.quantize.steps.precision import Precision
 from edgec.quantize.work import Work
+from tests.networks import Net
 from tests.quantize.nets import NETS, samples
 
 
@@ -49,6 +48,7 @@ def test_distance_counts_steps_and_parts_of_the_range() -> None:
     nan = np.array([np.nan, 1], np.float32)
     assert distance(nan, nan) == 0
     assert distance(nan, np.array([0, 1], np.float32)) == np.inf
+    assert distance(np.array([np.inf, 1], np.float32), np.array([-np.inf, 1], np.float32)) == np.inf
 
 
 @pytest.mark.parametrize(("floats", "rounds"), [((), False), ((0,), True), ((1,), True), ((2,), False), ((0, 1), True)])
@@ -77,3 +77,30 @@ def test_single_elements_behind_float_may_move_but_not_all_of_them() -> None:
         assert check.ok == ok
         assert check.error == pytest.approx(root_mean_square(got, want))
         assert check.limit >= MIXED_TOLERANCE
+
+
+@pytest.mark.slow
+def test_op_by_op_finds_what_hides_behind_a_last_bit(tmp_path: Path) -> None:
+    """One weight of one channel, in an int8 op that reads what float computed: far below what the outputs may move."""
+    net = Net("m", (1, 3, 16, 16))
+    y = "images"
+    for channels in (8, 8, 8):
+        y = net.conv(y, channels, 3, act="relu")
+    model = net.save(tmp_path / "m.onnx", y)
+    np.savez(tmp_path / "d.npz", images=np.random.default_rng(5).normal(size=(8, 3, 16, 16)).astype(np.float32))
+    data = tmp_path / "d.npz"
+    done = edgec.compile(model, output=tmp_path / "m.edgec", calibrate=data, quantize="fast", float_ops=["/Conv_0"])
+    assert [c.ok for c in done.verification.segments if c.how == HOW] == [True]
+    lowered, sample = done.lowered, done.lowered.samples[0]
+    mixed = [s for s in lowered.partition.segments if rounds_floats(s.graph)]
+    op = next(op for s in mixed for op in s.graph.ops if op.kind == "conv2d" and op.output.type.dtype == "int8")
+    weights = op.inputs[1].const
+    assert weights is not None
+    weights.reshape(-1)[int(np.abs(weights.astype(int)).argmin())] += 2
+    with Bundle.open(done.path) as bundle, Session(bundle, tpu="c") as session:
+        (check,) = op_by_op(bundle, mixed, sample)
+        assert not check.ok
+        judge = Judge()
+        session.run(sample)
+        judge(mixed[0], session.tensor, "C")
+        assert judge.worst()[0].ok

@@ -48,7 +48,7 @@ def test_an_input_that_says_a_shape_is_a_constant_of_the_run() -> None:
     prepared = backend.prepare(model, "INTERP")
     assert prepared.run([X, shape])[0].shape == (3, 1)
     assert prepared.run([X, np.array([1, 3])])[0].shape == (1, 3)
-    assert prepared.specialised({"x": X, "s": shape}).constants == ("s",)
+    assert prepared.specialised({"x": X, "s": shape}).constants.keys() == {"s"}
 
 
 def test_one_node() -> None:
