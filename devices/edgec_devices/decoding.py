@@ -1,22 +1,53 @@
-"""JSON from outside as typed values: one place that says what is wrong with it, and where."""
+"""JSON and TOML from outside as typed values, within bounds: one place that says what is wrong with them, and where."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TypeVar
 
 import msgspec
-from edgec_runtime import InputError
+from edgec_runtime import DeviceError, InputError
 
 _T = TypeVar("_T")
 
+LARGEST_TOML = 256 << 10
+LONGEST_LINE = 2000
+"""Bytes of a TOML file and characters of its lines: the reader's time grows with the cube of a dotted key's length."""
 
-def from_json(data: bytes, kind: type[_T], what: str, at: str, hint: str) -> _T:
+
+def from_json(
+    data: bytes, kind: type[_T], what: str, at: str, hint: str, error: type[InputError | DeviceError] = InputError
+) -> _T:
     """The value of this type: dataclasses, tuples, mappings and plain values; unknown keys are passed over.
 
-    what: the thing that is read, for the message. Raises InputError for bytes that are no JSON, that lack a field, or
+    what: the thing that is read, for the message. Raises `error` for bytes that are no JSON, that lack a field, or
     have one of another type.
     """
     try:
         return msgspec.json.decode(data, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
-        raise InputError(f"{what} is damaged: {e}", at=at, hint=hint) from e
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, MemoryError) as e:
+        raise error(f"{what} is damaged: {_told(e)}", at=at, hint=hint) from e
+
+
+def from_toml(path: Path, kind: type[_T], hint: str = "correct it") -> _T:
+    """The same of a TOML file that a person writes. Raises FileNotFoundError where it is not, and InputError."""
+    try:
+        data = path.read_bytes()
+        if len(data) > LARGEST_TOML:
+            raise ValueError(f"it has {len(data)} bytes, more than {LARGEST_TOML}")
+        text = data.decode()
+        longest = max(map(len, text.splitlines()), default=0)
+        if longest > LONGEST_LINE:
+            raise ValueError(f"it has a line of {longest} characters, more than {LONGEST_LINE}")
+        return msgspec.toml.decode(text, type=kind)
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError, RecursionError) as e:  # of ValueError are those of tomllib, msgspec and UTF-8
+        raise InputError(f"cannot read {path.name}: {_told(e)}", at=str(path), hint=hint) from e
+
+
+def _told(e: BaseException) -> str:
+    """In the words of the reader; Python's own for what nests too deep names Python's stack."""
+    if isinstance(e, RecursionError):
+        return "it is nested too deep"
+    return "it is larger than memory" if isinstance(e, MemoryError) else str(e)

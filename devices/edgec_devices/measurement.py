@@ -6,13 +6,15 @@ order. What is made of these numbers is not decided here.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any
 
 from edgec_runtime import Bundle, DeviceError, InputError
+from msgspec import Meta, Struct, convert
+
+from edgec_devices.decoding import from_json
 
 MAX_RUNS = 1_000_000
 MOST_RUNS = 250_000
@@ -74,6 +76,43 @@ class OpProfile:
     ops: tuple[tuple[tuple[int, ...], ...], ...]
 
 
+Count = Annotated[int, Meta(ge=0, le=2**62)]
+
+
+class _Timed(Struct):
+    """A segment of a program's --json."""
+
+    ns: tuple[Count, ...]
+    backend: str = "c"
+
+
+class _Profile(Struct):
+    """The profile there."""
+
+    plain: tuple[Count, ...]
+    at: tuple[Count, ...]
+    total: tuple[Count, ...]
+    ops: tuple[tuple[tuple[Count, ...], ...], ...]
+
+    def __post_init__(self) -> None:
+        if {len(self.plain), len(self.at), *(len(op) for s in self.ops for op in s)} != {len(self.total)}:
+            raise ValueError("the profile's series are not of one length")
+
+
+class _Report(Struct):
+    """What a Launch is made of, as the program has it."""
+
+    segments: tuple[_Timed, ...]
+    warmup: Count
+    at: tuple[Count, ...]
+    total: tuple[Count, ...]
+    load: Count | None = None
+    rss: Count | None = None
+    waited: tuple[Count, ...] = ()
+    yardstick: tuple[Count, ...] = ()
+    profile: _Profile | None = None
+
+
 @dataclass(frozen=True)
 class Launch:
     """One start of the program, ns.
@@ -101,21 +140,22 @@ class Launch:
     def parse(report: Mapping[str, Any], segments: int, at: str) -> Launch:
         """A program's --json. at: the device, for messages. Raises DeviceError when it is not of that form."""
         try:
-            profile = report.get("profile")
-            launch = Launch(
-                tuple(str(s.get("backend", "c")) for s in report["segments"]),
-                _count(report["load"]) if report.get("load") is not None else None,
-                _count(report["warmup"]),
-                _series(report["at"]),
-                _series(report["total"]),
-                tuple(_series(s["ns"]) for s in report["segments"]),
-                _count(report["rss"]) if report.get("rss") else None,
-                _series(report.get("waited", [])),
-                _series(report.get("yardstick", [])),
-                None if profile is None else _profile(profile),
-            )
-        except (KeyError, TypeError, ValueError, AttributeError) as e:
-            raise DeviceError(f"the program's report is strange: {e!r}", at=at, hint="compile the model again") from e
+            seen: _Report = convert(report, _Report)
+        except ValueError as e:
+            raise DeviceError(f"the program's report is strange: {e}", at=at, hint="compile the model again") from e
+        p = seen.profile
+        launch = Launch(
+            backends=tuple(s.backend for s in seen.segments),
+            load=seen.load,
+            warmup=seen.warmup,
+            at=seen.at,
+            total=seen.total,
+            segments=tuple(s.ns for s in seen.segments),
+            rss=seen.rss or None,
+            waited=seen.waited,
+            yardstick=seen.yardstick,
+            profile=None if p is None else OpProfile(p.plain, p.at, p.total, p.ops),
+        )
         runs = len(launch.total)
         lengths = {len(launch.at), *map(len, launch.segments), *([len(launch.waited)] if launch.waited else [])}
         if len(launch.segments) != segments or lengths != {runs}:
@@ -198,11 +238,8 @@ def program_report(status: int, output: str, errors: str, at: str) -> dict[str, 
         last = errors.strip().replace("\n", "; ")[-400:]
         what = f"the program ended with status {status}: {last or 'no message'}"
         raise DeviceError(what, at=at, hint="run it on emulated: as well; if that works, look at the device: dmesg")
-    try:
-        report: dict[str, Any] = json.loads(output)
-    except ValueError as e:
-        raise DeviceError(f"the program's report is not JSON: {e}", at=at, hint="compile the model again") from e
-    return report
+    what, hint = "the program's report", "compile the model again"
+    return from_json(output.encode(errors="replace"), dict[str, Any], what, at, hint, DeviceError)
 
 
 Launcher = Callable[[bool, tuple[str, ...]], tuple[dict[str, Any], Any]]
@@ -222,21 +259,3 @@ def measured(
         report, vitals = launch(by_session, options)
         found.append(Launch.parse(report, len(bundle.manifest.segments), at).seen_with(vitals))
     return tuple(found)
-
-
-def _profile(value: Mapping[str, Any]) -> OpProfile:
-    ops = tuple(tuple(_series(op) for op in segment) for segment in value["ops"])
-    profile = OpProfile(_series(value["plain"]), _series(value["at"]), _series(value["total"]), ops)
-    if {len(profile.plain), len(profile.at), *(len(op) for s in ops for op in s)} != {len(profile.total)}:
-        raise ValueError("the profile's series are not of one length")
-    return profile
-
-
-def _series(values: Any) -> tuple[int, ...]:
-    return tuple(map(_count, values))
-
-
-def _count(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise ValueError(f"{value!r:.40} is no count")
-    return value

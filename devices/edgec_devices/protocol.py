@@ -11,7 +11,9 @@ from typing import Any
 
 from edgec_runtime import BundleError, DeviceError, EdgecError, InputError
 from edgec_runtime.device_end.wire import PROTOCOL, Delivery, pack, unpack
+from msgspec import convert
 
+from edgec_devices.decoding import from_json
 from edgec_devices.stream import LinkLost, Stream, device_end
 
 NEEDS_AGENT = 1  # the oldest device end that this host can work with
@@ -63,11 +65,11 @@ class Connection:
     def _greet(self) -> Head:
         self._wait_for_greeting()
         assert self._delivery.peer is not None
+        what = "the device end's greeting"
+        peer = from_json(self._delivery.peer, dict[str, Any], what, self.stream.url, "try again", DeviceError)
         try:
-            peer: Head = json.loads(self._delivery.peer)
-            low, high = peer["protocol"]
-            agent = int(peer["agent"])
-        except (ValueError, KeyError, TypeError) as e:
+            low, high, agent = convert([*peer.get("protocol", ()), peer.get("agent")], tuple[int, int, int])
+        except (TypeError, ValueError) as e:
             raise DeviceError(f"the device end greets strangely: {e}", at=self.stream.url, hint="try again") from e
         if not low <= PROTOCOL <= high or agent < NEEDS_AGENT:
             what = f"the device end is edgec-agent {agent} with protocol {low} to {high}; this edgec speaks {PROTOCOL}"

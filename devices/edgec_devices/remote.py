@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from edgec_runtime import Bundle, DeviceError
+from edgec_runtime.arrays import read_array
 from edgec_runtime.inputs import Array, check_inputs
 
 from edgec_devices.device import Device, Progress
@@ -70,8 +71,8 @@ class Remote(Device):
         outputs = {}
         for info, data in zip(infos, ran.outputs, strict=True):
             try:
-                array = np.load(io.BytesIO(data), allow_pickle=False)
-            except (OSError, ValueError) as e:
+                array = read_array(io.BytesIO(data))
+            except ValueError as e:
                 raise DeviceError(f'output "{info.name}" cannot be read: {e}', at=self.url, hint="try again") from e
             if array.dtype != info.numpy_dtype or array.shape != info.shape:
                 what = f'output "{info.name}" is {array.dtype.str} {array.shape}, the manifest says {info}'

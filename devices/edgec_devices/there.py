@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
-import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgec_runtime import InputError
+from msgspec import convert
+
+from edgec_devices.decoding import from_toml
 
 if TYPE_CHECKING:
     from edgec_devices.machine import Machine
@@ -21,20 +23,18 @@ def read_config(folder: Path) -> dict[str, Any]:
     """edgec.toml of a folder as it is written, empty where there is no such file.  Raises InputError."""
     path = folder / CONFIG
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return from_toml(path, dict[str, Any])
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError) as e:
-        raise InputError(f"cannot read {CONFIG}: {e}", at=str(path), hint="correct it") from e
 
 
 def configured(folder: Path) -> dict[str, str]:
     """Name and URL of the [devices] of edgec.toml, none where there is no such file.  Raises InputError."""
-    table = read_config(folder).get("devices", {})
-    if not isinstance(table, dict) or not all(isinstance(v, str) for v in table.values()):
+    try:
+        return convert(read_config(folder).get("devices", {}), dict[str, str])
+    except ValueError as e:
         what, hint = "[devices] is not names and URLs", 'for example: attic = "ssh://pi@attic"'
-        raise InputError(what, at=str(folder / CONFIG), hint=hint)
-    return table
+        raise InputError(what, at=str(folder / CONFIG), hint=hint) from e
 
 
 def machines() -> tuple[Machine, ...]:

@@ -15,12 +15,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 from edgec_devices.device import link_module
 from edgec_devices.listing import resolve
 from edgec_devices.there import CONFIG, read_config
 from edgec_runtime import Bundle
+from msgspec import Meta, convert
 
 from edgec.benching.figures import parse_budgets
 from edgec.benching.request import Bench, share
@@ -87,9 +88,11 @@ def _entries(folder: Path) -> list[_Entry]:
         if name not in _TABLES:
             what = f"there is no table [{name}]{did_you_mean(name, _TABLES)}"
             raise InputError(what, at=str(path), hint="write [[bench]] or [devices]")
-    rows = table.get("bench", [])
-    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise InputError("bench is not a list of tables", at=str(path), hint="write [[bench]], with two brackets")
+    try:
+        rows = convert(table.get("bench", []), list[dict[str, Any]])
+    except ValueError as e:
+        what, hint = "bench is not a list of tables", "write [[bench]], with two brackets"
+        raise InputError(what, at=str(path), hint=hint) from e
     return [_entry(row, f"{path}, [[bench]] {i}", folder) for i, row in enumerate(rows, 1)]
 
 
@@ -113,36 +116,29 @@ def _entry(row: Mapping[str, Any], at: str, folder: Path) -> _Entry:
 
 def _read(key: str, hint: Any, value: Any, at: str, folder: Path) -> Any:
     """A value of TOML as the field's type."""
-    if key == "max-regress" and (_is_whole(value) or isinstance(value, float | str)):
+    kind = next(k for k in _FORMS if hint in (k, k | None))
+    form, words = _FORMS[kind]
+    try:
+        found = convert(value, form | str if key == "max-regress" else form)
+    except ValueError as e:
+        raise InputError(f"{key} = {value!r:.60} is not {words}", at=at, hint=f"give {words}") from e
+    if key == "max-regress":
         return _located(key, value, share, at)
-    if key == "on" and isinstance(value, str):
+    if key == "on":
         return _located(key, value, lambda name: resolve(name, folder), at)
-    for kind, (test, words, make) in _FORMS.items():
-        if hint == kind or hint == kind | None:
-            if not test(value):
-                raise InputError(f"{key} = {value!r:.60} is not {words}", at=at, hint=f"give {words}")
-            return folder / value if kind is Path else make(value)
-    raise AssertionError(f"{key} is of type {hint}, which nobody reads")
+    return folder / found if kind is Path else found
 
 
-def _is_whole(value: Any) -> bool:
-    """TOML's own range; Python reads larger ones, which no float holds."""
-    return isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
-
-
-def _is_strings(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(one, str) for one in value)
-
-
-_FORMS: Mapping[Any, tuple[Callable[[Any], bool], str, Callable[[Any], Any]]] = {
-    Path: (lambda v: isinstance(v, str) and v != "" and "\0" not in v, "a path in quotes", Path),
-    str: (lambda v: isinstance(v, str), "a text in quotes", str),
-    tuple[str, ...]: (_is_strings, 'a list of texts, for example ["p95<=33ms"]', tuple),
-    bool: (lambda v: isinstance(v, bool), "true or false", bool),
-    int: (_is_whole, "a whole number", int),
-    float: (lambda v: _is_whole(v) or isinstance(v, float), "a number", float),
+_WHOLE = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]  # TOML's own range; Python reads larger ones
+_FORMS: Mapping[Any, tuple[Any, str]] = {
+    Path: (Annotated[str, Meta(min_length=1, pattern=r"^[^\x00]*\Z")], "a path in quotes"),
+    str: (str, "a text in quotes"),
+    tuple[str, ...]: (tuple[str, ...], 'a list of texts, for example ["p95<=33ms"]'),
+    bool: (bool, "true or false"),
+    int: (_WHOLE, "a whole number"),
+    float: (_WHOLE | float, "a number"),
 }
-"""By the type of a field: whether a value of TOML is one, what it should be in words, and the field's value."""
+"""By the type of a field: that of TOML's value, and what it should be in words."""
 
 
 def _located(key: str, value: Any, read: Callable[[Any], Any], at: str) -> Any:

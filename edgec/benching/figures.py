@@ -22,6 +22,7 @@ from edgec_devices.flash import METRICS
 from edgec_devices.requirement import Figure, Kind, Requirement, Vocabulary, amount
 from edgec_devices.throttling import Throttling
 from edgec_runtime import Bundle, Summary
+from edgec_runtime.printable import printable
 
 from edgec.benching.build import read_graph
 from edgec.benching.result import EMULATOR, BenchReport, Check, Once, OpReport, SegmentReport, Series
@@ -209,7 +210,7 @@ def _widest(r: BenchReport) -> str:
 
 def _named(op: OpReport) -> str:
     """An op's kind and its name in the model: the first, where the model's file names all that were fused."""
-    source = "".join(c for c in op.source.split(";")[0] if c.isprintable())
+    source = printable(op.source.split(";")[0])
     return f"{op.kind or op.name} ({source})" if source else op.kind or op.name
 
 

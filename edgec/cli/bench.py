@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from edgec.cli.echo import echo
 from edgec.cli.reach import on_one, resolved
 from edgec.errors import EdgecError, InputError
 from edgec.report.terminal import progress
@@ -49,19 +50,19 @@ def bench(bundle: Path | None, on: str | None, quiet: bool, **options: Any) -> i
     say, codes = progress(lines=False), []
     for i, request in enumerate(requests):
         if i:
-            click.echo()
+            echo()
         try:
             report = run_bench(request, say)
         except EdgecError as e:
             if len(requests) == 1:
                 raise
-            click.echo(str(e), err=True)  # the other devices are judged all the same
+            echo(str(e), err=True)  # the other devices are judged all the same
             codes.append(e.exit_code)
             continue
         finally:
             say("")
         text = "".join(f"{v.line()}\n" for v in verdicts(report)) if quiet else to_markdown(report, verdicts_last=True)
-        click.echo(text, nl=False)
+        echo(text, nl=False)
         codes.append(0 if passed(report) else 1)
     return max(codes)
 

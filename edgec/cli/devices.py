@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from edgec.cli.echo import echo
 from edgec.cli.reach import ON_MANY, TIMEOUT, all_resolved
 from edgec.report.sending import in_bytes, shown
 from edgec.report.tables import table
@@ -91,7 +92,7 @@ def status(urls: Sequence[str], timeout: float, as_json: bool) -> None:
     if not as_json:
         for outcome in outcomes:
             if outcome.facts:
-                click.echo("\n".join(_facts(outcome.url, outcome.facts)))
+                echo("\n".join(_facts(outcome.url, outcome.facts)))
     finish(outcomes if as_json else [o for o in outcomes if not o.ok], as_json)
 
 
@@ -104,12 +105,12 @@ def devices(as_json: bool, probe: bool) -> None:
 
     found = listing(Path.cwd(), probe)
     if as_json:
-        click.echo(json.dumps([vars(f) for f in found], indent=1))
+        echo(json.dumps([vars(f) for f in found], indent=1))
     else:
         asked = any(f.answers for f in found)
         columns = ("url", "what it is", "answers")[: 3 if asked else 2]
         rows = [(f.url, f.what, f.answers or "")[: len(columns)] for f in found]
-        click.echo(table(columns, rows, "lll"[: len(columns)]))
+        echo(table(columns, rows, "lll"[: len(columns)]))
 
 
 VERBS: tuple[click.Command, ...] = (flash, rollback, status, devices)
@@ -118,15 +119,15 @@ VERBS: tuple[click.Command, ...] = (flash, rollback, status, devices)
 def finish(outcomes: Sequence[Outcome], as_json: bool, quiet: bool = False) -> None:
     """The table of many, the line of one; what went wrong in full; exit code 1, or 2 if all of it is the caller's."""
     if as_json:
-        click.echo(json.dumps([_as_json(o) for o in outcomes], indent=1))
+        echo(json.dumps([_as_json(o) for o in outcomes], indent=1))
     elif outcomes and not quiet and (len(outcomes) > 1 or outcomes[0].ok):
         rows = [
             (o.url, o.what if o.ok else f"failed: {o.what}", in_bytes(o.sent), f"{o.seconds:.1f} s") for o in outcomes
         ]
-        click.echo(table(("device", "outcome", "sent", "time"), rows, "llrr"))
+        echo(table(("device", "outcome", "sent", "time"), rows, "llrr"))
     errors = [o.error for o in outcomes if o.error]
     for error in errors:
-        click.echo(str(error), err=True)
+        echo(str(error), err=True)
     if errors:
         sys.exit(errors[0].exit_code if len(outcomes) == 1 else 1)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from edgec.cli.echo import echo
 from edgec.report.diff.text import ORDERS, threshold, to_text
 from edgec.report.files import check_place, write_whole
 from edgec.report.terminal import progress
@@ -73,8 +74,8 @@ def diff(
     text = json.dumps(found.to_json(), indent=1, allow_nan=False)
     if json_file is not None and not to_screen:
         write_whole(json_file, text + "\n")
-    click.echo(text if to_screen else to_text(found, order, every))
+    echo(text if to_screen else to_text(found, order, every))
     missed = threshold(found, min_sqnr) if min_sqnr is not None else ""
     if missed:
-        click.echo(missed, err=to_screen)
+        echo(missed, err=to_screen)
     return 1 if missed else 0

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from edgec.cli.echo import echo
 from edgec.errors import InputError, UnsupportedError, did_you_mean
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def boot(
     if not whole:
         raise InputError(f"{url} alone needs no booting: a program is emulated, no machine", hint="add --whole")
     settings = module.Settings(board, baud, icount, memory)
-    machine = module.start(settings, name, fresh, lambda text: click.echo(f"{text} …", err=True))
+    machine = module.start(settings, name, fresh, lambda text: echo(f"{text} …", err=True))
     _show([machine], as_json)
 
 
@@ -70,7 +71,7 @@ def stop(name: str | None, every: bool) -> None:
         raise InputError(f"{len(machines)} machines are on", hint=f"say which: {names}" if names else "boot one first")
     for machine in [_find(name)] if name else machines:
         machine.stop()
-        click.echo(f"{machine.folder.name} is off; its disk is {machine.folder}", err=True)
+        echo(f"{machine.folder.name} is off; its disk is {machine.folder}", err=True)
 
 
 MACHINE_VERBS: tuple[click.Command, ...] = (boot, status, stop)
@@ -100,11 +101,11 @@ def _find(name: str) -> Machine:
 
 def _show(machines: list[Machine], as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps([m.facts() for m in machines], indent=1))
+        echo(json.dumps([m.facts() for m in machines], indent=1))
     elif not machines:
-        click.echo("no emulated machine is on", err=True)
+        echo("no emulated machine is on", err=True)
     for machine in () if as_json else machines:
-        click.echo("\n".join(_lines(machine)))
+        echo("\n".join(_lines(machine)))
 
 
 def _lines(machine: Machine) -> list[str]:

@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from edgec.cli import bench, devices, diff, machine, models, package, tune
+from edgec.cli.echo import echo
 from edgec.errors import EdgecError, InputError, did_you_mean
 
 
@@ -80,22 +81,22 @@ def run_verb(args: list[str] | None = None) -> int:
         result = cli.main(args, standalone_mode=False)
         return result if isinstance(result, int) else 0
     except EdgecError as e:
-        click.echo(str(e), err=True)
+        echo(str(e), err=True)
         return e.exit_code
     except click.exceptions.Exit as e:
         return e.exit_code
     except (click.Abort, KeyboardInterrupt):
-        click.echo("stopped", err=True)
+        echo("stopped", err=True)
         return 130
     except click.ClickException as e:
         hint = f"edgec {e.ctx.info_name} --help" if isinstance(e, click.UsageError) and e.ctx else "edgec --help"
-        click.echo(f"error: {e.format_message()}\n  hint: {hint}", err=True)
+        echo(f"error: {e.format_message()}\n  hint: {hint}", err=True)
         return 2
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as e:
-        click.echo(
+        echo(
             f"error: {e.strerror or e}\n  at: {e.filename}\n  hint: check the path, its permissions and the free space",
             err=True,
         )
@@ -109,7 +110,7 @@ def _our_bug() -> int:
     with tempfile.NamedTemporaryFile("w", prefix="edgec-bug-", suffix=".txt", delete=False) as f:
         f.write(f"command: {sys.argv}\npython: {sys.version}\n\n{traceback.format_exc()}")
     last = traceback.format_exc().strip().splitlines()[-1]
-    click.echo(
+    echo(
         f"error: this is a bug of edgec: {last}\n  at: {f.name}\n  hint: report it with that file and the model",
         err=True,
     )

@@ -13,6 +13,7 @@ import click
 from edgec_runtime.preprocess import COLORS, FILTERS, PRESETS, RESIZES
 
 import edgec
+from edgec.cli.echo import echo
 from edgec.cli.reach import TIMEOUT, on_one, resolved, workers_option
 from edgec.errors import InputError
 from edgec.report.terminal import progress, where_the_time_went
@@ -133,7 +134,7 @@ def compile(
             edgetpu_compiler=edgetpu_compiler,
         )  # fmt: skip
     if not quiet:
-        click.echo(f"{done.summary()}\n{where_the_time_went(done.steps)}")
+        echo(f"{done.summary()}\n{where_the_time_went(done.steps)}")
 
 
 @click.command()
@@ -146,7 +147,7 @@ def finish(folder: Path, quiet: bool) -> None:
     with progress(quiet) as say:
         done = finish(folder, say)
     if not quiet:
-        click.echo(f"{done.summary()}\n{where_the_time_went(done.steps)}")
+        echo(f"{done.summary()}\n{where_the_time_went(done.steps)}")
 
 
 @click.command()
@@ -177,11 +178,11 @@ def explain(
     if html is not None:
         write_whole(html, page(report))
     if as_json:
-        click.echo(json.dumps({**report.to_json(), "requirements": [asdict(o) for o in outcomes]}, indent=1))
+        echo(json.dumps({**report.to_json(), "requirements": [asdict(o) for o in outcomes]}, indent=1))
     else:
-        click.echo(to_text(report, not brief), nl=bool(outcomes))
+        echo(to_text(report, not brief), nl=bool(outcomes))
     for o in outcomes:
-        click.echo(o.line(), err=as_json)
+        echo(o.line(), err=as_json)
     return 0 if all(o.holds for o in outcomes) else 1
 
 
@@ -198,7 +199,7 @@ def run(bundle: Path, inputs: Path, output: Path, device: str, threads: int, tim
     """Run one inference of a bundle on a device."""
     from edgec.drive.run import run_bundle
 
-    click.echo(run_bundle(bundle, inputs, output, resolved(device), timeout, threads))
+    echo(run_bundle(bundle, inputs, output, resolved(device), timeout, threads))
 
 
 @click.command()
@@ -208,7 +209,7 @@ def run(bundle: Path, inputs: Path, output: Path, device: str, threads: int, tim
 def doctor(device: str | None, timeout: float, as_json: bool) -> None:
     """Look at this machine or a device: system, interpreters, Edge TPU, power; one command to type for each finding."""
     report = edgec.doctor(device, ask=sys.stdin.isatty(), timeout=timeout)
-    click.echo(json.dumps(report.to_json(), indent=1) if as_json else report.table())
+    echo(json.dumps(report.to_json(), indent=1) if as_json else report.table())
     if not report.ok:
         sys.exit(1)
 
@@ -227,7 +228,7 @@ def demo(target: str, out: Path, photo: Path | None) -> None:
     """Compile the cartoon network, run it on an emulated board, and write the picture before and after."""
     from edgec.drive.demo import run_demo
 
-    run_demo(target, out, photo, click.echo)
+    run_demo(target, out, photo, echo)
 
 
 def _options(

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from edgec.cli.devices import finish
+from edgec.cli.echo import echo
 from edgec.cli.reach import ON_MANY, TIMEOUT, all_resolved
 
 _BUNDLE = click.Path(path_type=Path)
@@ -35,7 +36,7 @@ def package(
     from edgec_devices import package as packages
 
     made = packages.package(bundle, format_, arch, app, version, maintainer or packages.MAINTAINER)
-    click.echo(packages.write(made, output))
+    echo(str(packages.write(made, output)))
 
 
 @click.command()
@@ -50,9 +51,9 @@ def sign(bundle: Path | None, key: Path | None, new_key: Path | None, output: Pa
     used = signing.sign_or_make(bundle, key, new_key, output)
     if new_key is not None:
         public = signing.public_path(new_key)
-        click.echo(f"{new_key} {signing.read_public(public).fingerprint}; devices trust it by {public}", err=True)
+        echo(f"{new_key} {signing.read_public(public).fingerprint}; devices trust it by {public}", err=True)
     if bundle is not None:
-        click.echo(f"{output or bundle} is signed with {used.fingerprint}", err=True)
+        echo(f"{output or bundle} is signed with {used.fingerprint}", err=True)
 
 
 @click.command()

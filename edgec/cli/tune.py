@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from edgec.cli.echo import echo
 from edgec.cli.reach import TIMEOUT, on_one, resolved, workers_option
 from edgec.report.terminal import progress
 
@@ -41,4 +42,4 @@ def tune(
     with progress(quiet) as say:
         done = search(Search(bundle, resolved(on), workers, ops, output, timeout), say)
     if not quiet:
-        click.echo(to_text(done))
+        echo(to_text(done))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import numpy as np
 from edgec_devices import device_for
 from edgec_devices.device import TIMEOUT_S
 from edgec_runtime import Bundle, Manifest, TensorInfo, read_photo
+from edgec_runtime.arrays import read_arrays, write_npz
 from edgec_runtime.inputs import check_inputs
 from edgec_runtime.photo import PHOTO_SUFFIXES, is_photo
 from edgec_runtime.preprocess import ImageLayout
@@ -57,7 +57,7 @@ def _save(path: Path, results: Mapping[str, Array], manifest: Manifest) -> None:
     aside = path.with_name(f".{path.stem}.part{path.suffix}")
     try:
         if path.suffix.lower() == ".npz":
-            np.savez(aside, allow_pickle=False, **results)
+            write_npz(aside, results)
         else:
             (info,) = _single(manifest.output_infos(), "output", path)
             save_image(aside, results[info.name], info)
@@ -78,12 +78,7 @@ def load_inputs(path: Path, manifest: Manifest) -> dict[str, Array]:
         return {info.name: read_photo(path)}
     if suffix not in (".npz", ".npy"):
         raise InputError(f"cannot read {path.name} as inputs", at=str(path), hint="give an .npz, .npy or photo")
-    try:
-        loaded = np.load(path, allow_pickle=False)
-        arrays = dict(loaded) if suffix == ".npz" else {"": np.asarray(loaded)}
-    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile) as e:
-        raise InputError(f"{path.name} cannot be read: {e}", at=str(path), hint="save it with numpy.savez") from e
-    return _by_name(arrays, manifest, path)
+    return _by_name(read_arrays(path), manifest, path)
 
 
 def _by_name(arrays: Mapping[str, Array], manifest: Manifest, path: Path) -> dict[str, Array]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import zipfile
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,6 +13,7 @@ from typing import overload
 
 import numpy as np
 from edgec_runtime import Preprocess
+from edgec_runtime.arrays import read_arrays
 from edgec_runtime.photo import PHOTO_SUFFIXES
 
 from edgec.errors import InputError
@@ -190,13 +190,7 @@ def _from_photos(photos: list[Path], path: Path, inputs: Sequence[Value], prepro
 
 
 def _from_npz(path: Path, inputs: Sequence[Value]) -> list[Sample]:
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile) as e:
-        raise InputError(
-            f"{path.name} cannot be read as an .npz file: {e}", str(path), "save it with numpy.savez"
-        ) from e
+    arrays = read_arrays(path)
     if any(_NUMBERED.fullmatch(name) for name in arrays):
         samples = _numbered(arrays, path, inputs)
     else:

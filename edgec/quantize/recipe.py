@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
+
+from edgec_devices.decoding import from_toml
 
 from edgec.errors import InputError, did_you_mean
 from edgec.quantize.steps import Step, steps
@@ -72,8 +73,8 @@ class Recipe:
             what = f"there is no recipe {name}{did_you_mean(name, known)}"
             raise InputError(what, "--quantize", f"give one of {', '.join(known)}, or a .toml file")
         try:
-            return cls.of(tomllib.loads(path.read_text()), path.stem)
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError, ValueError) as e:
+            return cls.of(from_toml(path, dict[str, Any], "see docs/quantization.md"), path.stem)
+        except (OSError, ValueError) as e:
             raise InputError(f"the recipe cannot be read: {e}", str(path), "see docs/quantization.md") from e
 
     @classmethod

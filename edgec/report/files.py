@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from edgec_runtime.printable import printable
+
 from edgec.errors import InputError
 
 
@@ -16,10 +18,10 @@ def check_place(path: Path, option: str) -> None:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Aside, and renamed when whole. Raises InputError when that fails."""
+    """Printable text; aside, and renamed when whole. Raises InputError when that fails."""
     aside = path.with_name(f".{path.name}.part")
     try:
-        aside.write_text(text, encoding="utf-8")
+        aside.write_text(printable(text), encoding="utf-8")
         aside.replace(path)
     except OSError as e:
         raise InputError(f"cannot write {path}: {e.strerror}", at=str(path), hint="check the folder") from e

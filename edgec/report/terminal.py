@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from types import TracebackType
 
 import click
+from edgec_runtime.printable import printable
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
@@ -54,7 +55,7 @@ class Watch:
 
     def __call__(self, text: str) -> None:
         """A step begins, or goes on if it is counted."""
-        name, at, of = counted(text)
+        name, at, of = counted(printable(text))
         if self._bar is not None:
             self._bar.show(name, at, of)
         now = time.monotonic()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from edgec_runtime.printable import printable
+
 
 def plain(text: str) -> str:
     """On one line, without what is no character to be seen: names come from files."""
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return " ".join(printable(text).split())
 
 
 def shortened(text: str, most: int) -> str:

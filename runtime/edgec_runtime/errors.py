@@ -9,6 +9,8 @@ from __future__ import annotations
 import difflib
 from typing import Iterable, Optional
 
+from .printable import printable
+
 
 class EdgecError(Exception):
     """Base of all errors that are meant to be read.
@@ -30,8 +32,7 @@ class EdgecError(Exception):
             lines.append(f"  at: {self.at}")
         if self.hint:
             lines.append(f"  hint: {self.hint}")
-        # names come from files: nothing in them is for the terminal
-        return "".join(c if c.isprintable() or c == "\n" else " " for c in "\n".join(lines))
+        return printable("\n".join(lines))  # names come from files
 
 
 class InputError(EdgecError):

@@ -145,6 +145,9 @@ def read_photo(path: Path) -> Array:
                 grey = np.clip(np.asarray(upright, np.int64) // 256, 0, 255).astype(np.uint8)
                 return np.repeat(grey[:, :, None], 3, axis=2)
             return np.asarray(upright.convert("RGB"), np.uint8)
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as e:
-        what = f"{path.name} cannot be read as a photo: {e}"
+    except MemoryError:  # Pillow's own for some damaged files
+        what = f"{path.name} cannot be read as a photo: it asks for more memory than there is"
+        raise InputError(what, at=str(path), hint="remove the file or save it again") from None
+    except Exception as e:  # Pillow's decoders raise a dozen kinds for a damaged file
+        what = f"{path.name} cannot be read as a photo: {e or type(e).__name__}"
         raise InputError(what, at=str(path), hint="remove the file or save it again") from e

@@ -192,9 +192,9 @@ def test_budgets(bundle: Bundle, text: str, holds: bool, measured: float, unit: 
     [
         ("p95<=5ms", "relu on the Edge TPU, 18.5 ms"),
         ("fps>=100", "relu on the Edge TPU, 11.75 ms"),
-        ("cpu<=1ms", "mix on the CPU, 2 ms, slowest op0 conv2d (conv1) 1.5 ms"),
-        ("mix<=1ms", "mix on the CPU, 2 ms, slowest op0 conv2d (conv1) 1.5 ms"),
-        ("mix.op0<=1ms", "conv2d (conv1)"),
+        ("cpu<=1ms", "mix on the CPU, 2 ms, slowest op0 conv2d (co nv1) 1.5 ms"),
+        ("mix<=1ms", "mix on the CPU, 2 ms, slowest op0 conv2d (co nv1) 1.5 ms"),
+        ("mix.op0<=1ms", "conv2d (co nv1)"),
         ("mix.op1<=0.2ms", "add"),
         ("relu.max<=19ms", "relu on the Edge TPU, 20 ms"),
         ("spread<=1ms", "relu on the Edge TPU, 9 ms"),

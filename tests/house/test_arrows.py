@@ -24,6 +24,7 @@ WORK = {
     "edgec_partitioner",
     "edgec_devices",
     "edgec_devices.boards",
+    "edgec_devices.decoding",
 }
 # A room: those it may import, besides itself. A module is of the room with the longest name that it starts with.
 TABLE = {
@@ -42,12 +43,12 @@ TABLE = {
         "edgec_runtime.device_end",
         *MODEL,
     },
-    "edgec.benching": {"edgec_devices", "edgec.emit", *BASE},
+    "edgec.benching": {"edgec_devices", "edgec_devices.decoding", "edgec.emit", *BASE},
     "edgec.comparing": {"edgec.quantize", *MODEL},
     "edgec.emit": {"edgec_partitioner", "edgec.schedule", *MODEL},
     "edgec.schedule": {"edgec_devices.boards", *MODEL},
-    "edgec.toolchain": {"edgec.frontends", "edgec_devices", *BASE},
-    "edgec.quantize": {"edgec.passes", "edgec.executors", *MODEL},
+    "edgec.toolchain": {"edgec.frontends", "edgec_devices", "edgec_devices.decoding", *BASE},
+    "edgec.quantize": {"edgec_devices.decoding", "edgec.passes", "edgec.executors", *MODEL},
     "edgec.passes": MODEL,
     "edgec.frontends": MODEL,
     "edgec.ops": {"edgec.ir", *BASE},
@@ -57,8 +58,9 @@ TABLE = {
     "edgec.steps": set(),
     "edgec.version": set(),
     "edgec_partitioner": {"edgec.passes", "edgec.schedule", "edgec_devices.boards", *MODEL},
-    "edgec_devices": {"edgec_devices.boards", "edgec_runtime", "edgec_runtime.device_end"},
+    "edgec_devices": {"edgec_devices.boards", "edgec_devices.decoding", "edgec_runtime", "edgec_runtime.device_end"},
     "edgec_devices.boards": {"edgec_runtime"},
+    "edgec_devices.decoding": {"edgec_runtime"},
     "edgec_runtime": {"edgec_runtime.device_end"},
     "edgec_runtime.device_end": set(),
 }

@@ -55,7 +55,7 @@ def test_fast_is_min_and_max(name: str) -> None:
         ('candidate = [{name = "a", steps = [{step = "minmax", percent = 3}]}]', "percent"),
         ('candidate = [{name = "a", steps = ["minmax"]}, {name = "a", steps = ["minmax"]}]', "two candidates"),
         ('seed = "x"\ncandidate = [{name = "a", steps = ["minmax"]}]', "seed"),
-        ("candidate = [", "cannot be read"),
+        ("candidate = [", "cannot read mine.toml"),
     ],
 )
 def test_what_no_recipe_can_be(text: str, why: str, tmp_path: Path) -> None:

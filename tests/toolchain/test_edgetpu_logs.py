@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -186,7 +187,7 @@ _END = "Compilation child process completed within timeout period.\nCompilation 
         (f"{_16}{_END}", Trouble.SIZE, "Compilation failed!"),
         (f"Edge TPU Compiler version {V15}\n", Trouble.SIZE, "it printed its version and no more"),
         ("", Trouble.SIZE, "it printed nothing"),
-        ("\x00\x01 \ufffd rubbish", Trouble.SIZE, 'it said "\x00\x01 \ufffd rubbish"'),
+        ("\x00\x01 \ufffd rubbish", Trouble.SIZE, 'it said "\ufffd rubbish"'),
     ],
 )  # fmt: skip
 def test_failures(text: str, trouble: Trouble, said: str) -> None:
@@ -234,3 +235,42 @@ def test_an_unknown_status_is_passed_on() -> None:
 def test_parsing_leaves_the_path_of_the_input_alone(tmp_path: Path) -> None:
     r = {**RECORD, "input": f"{tmp_path}/a b.tflite"}
     assert list(parse_logs(screen([r]))) == ["a b.tflite"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Input model: a.tflite\n" + "\n \n" * 50_000,
+        "Input model: a.tflite\n" + "  > " * 200_000,
+        "Invalid model: a" + " " * 100_000 + "\n" * 100_000 + "Model b",
+        "\x1b[" * 200_000,
+        "CONV_2D" + " " * 300_000 + "1",
+    ],
+)
+def test_reading_takes_time_in_proportion_to_the_text(text: str) -> None:
+    start = time.process_time()
+    parse_logs(text)
+    failed(text)
+    parse_block(text)
+    assert time.process_time() - start < 20, "each took minutes"
+
+
+@pytest.mark.parametrize("number", ["1" * 5000, "²2", "１", "1.2.3", "-1", "9" * 10])
+def test_a_number_that_is_none_is_passed_over(number: str) -> None:
+    lines = (
+        f"Edge TPU Compiler version {number}",
+        f"Model compiled successfully in {number} ms.",
+        "Input model: a.tflite",
+        f"Input size: {number}MiB",
+        f"Number of Edge TPU subgraphs: {number}",
+        f"CONV_2D {number} Mapped to Edge TPU",
+    )
+    log = parse_logs("\n".join(lines))["a.tflite"]
+    assert (log.subgraphs, log.rows, log.compile_ms, log.input_bytes) == (None, (), None, None)
+    assert failed(f"Node number {number} (ADD) failed to prepare").failure
+
+
+def test_what_the_compiler_prints_is_text() -> None:
+    said = failed("ERROR: \x1b]0;title\x07 no \x9b31m memory \u202e\n").failure
+    assert said is not None
+    assert said.text.isprintable()

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 from edgec_runtime import Bundle, DeviceError, InputError, TensorInfo, ToolError
+from edgec_runtime.arrays import read_array
 from edgec_runtime.cache import program_command
 from edgec_runtime.inputs import Array, check_inputs
 
@@ -227,7 +228,8 @@ def _written(bundle: Bundle, folder: Path, file: str, info: TensorInfo) -> Array
     """A tensor that the program wrote as <file>.npy. Raises DeviceError where it is not what the manifest says."""
     hint = "compile the model again"
     try:
-        array: Array = np.load(folder / f"{file}.npy", allow_pickle=False)
+        with (folder / f"{file}.npy").open("rb") as written:
+            array = read_array(written)
     except (OSError, ValueError) as e:
         raise DeviceError(f'the program wrote no tensor "{info.name}": {e}', at=str(bundle.path), hint=hint) from e
     if array.dtype != info.numpy_dtype or array.shape != info.shape:

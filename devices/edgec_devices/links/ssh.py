@@ -41,6 +41,8 @@ STAGES = (  # what ssh -v says, and what it does then
     (b"Authenticated to ", "ssh had logged in; python3 did not start"),
 )
 ALIVE_COUNT = 4
+_NAMED = re.compile(r"(?!-)[\w.:%+@~-]+")
+"""Hosts and users: not what OpenSSH takes for an option, and refuses itself since 9.6 as a shell could mistake it."""
 
 
 def open_device(rest: str) -> Device:
@@ -51,18 +53,13 @@ def open_device(rest: str) -> Device:
 def open_stream(rest: str, ask: bool = False) -> Stream:
     """Not connected yet.  ask: ssh may ask a person for a password.  Raises InputError for a URL that cannot be one."""
     url = f"ssh:{rest}"
-    parts = urlsplit(url)
     try:
+        parts = urlsplit(url)
         host, port = parts.hostname, parts.port
     except ValueError as e:
-        raise InputError(f"the port is impossible: {e}", at=url, hint=f"for example {USAGE}:22") from e
-    if (
-        not host
-        or parts.path.strip("/")
-        or parts.query
-        or host.startswith("-")
-        or (parts.username or "").startswith("-")
-    ):
+        raise InputError(f"this is no URL: {e}", at=url, hint=f"for example {USAGE}:22") from e
+    named = bool(_NAMED.fullmatch(host or "") and _NAMED.fullmatch(parts.username or "pi"))
+    if not named or parts.path.strip("/") or parts.query:
         raise InputError("this names no host", at=url, hint=f"for example {USAGE}")
     if parts.password is not None:
         raise InputError("a password has no place in a URL", at=url, hint=f"use a key: ssh-copy-id {host}")

@@ -18,6 +18,7 @@ from edgec_runtime import DeviceError, InputError
 from edgec_runtime.cache import cache_dir
 
 from edgec_devices.boards import Board
+from edgec_devices.decoding import from_json
 
 from . import accounts, disk, keys, line
 from .image import Image, image
@@ -96,9 +97,8 @@ class Machine:
     def state(self) -> State | None:
         """None where it was never started or was stopped."""
         try:
-            facts = json.loads((self.folder / _STATE).read_text())
-            return State(**{**facts, "settings": Settings(**facts["settings"])})
-        except (OSError, ValueError, TypeError, KeyError):
+            return from_json((self.folder / _STATE).read_bytes(), State, _STATE, str(self.folder), "boot it again")
+        except (OSError, InputError):
             return None
 
     @property

@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from edgec_devices.decoding import from_json
+from msgspec import Meta
 
 from edgec.errors import EdgecError, InputError
 from edgec.toolchain.edgetpu import PROGRAM
@@ -26,9 +28,8 @@ from edgec.toolchain.edgetpu.runners import Answer, answer
 
 SCHEMA = 1
 STATE = "handoff.json"
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
-_FOLDER = re.compile(r"call-\d{2,4}")
-_SHA256 = re.compile(r"[0-9a-f]{64}")
+_Name = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}\Z")]
+_Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
 
 _SCRIPT = """#!/bin/sh
 # Runs edgetpu_compiler on what edgec asks for. Needs x86-64 Linux with the program on the PATH, or its path:
@@ -108,14 +109,14 @@ class HandOff:
     def open(cls, folder: Path) -> HandOff:
         """A folder that came back. Raises InputError if it is none, or if what edgec wrote into it was changed."""
         state = _read_state(folder / STATE)
-        calls = [_call(c, folder) for c in state["calls"]]
+        calls = [Call(c.folder, dict(c.models), c.unless) for c in state.calls]
         for call in calls:
             for name, wanted in call.models.items():
                 path = folder / call.folder / f"{name}.tflite"
                 if not path.is_file() or sha256(path.read_bytes()) != wanted:
                     what = f"{path} is {'changed' if path.exists() else 'missing'}"
                     raise InputError(what, str(folder), "copy the folder again, whole, or compile again")
-        return cls(folder, state["recipe"], calls)
+        return cls(folder, state.recipe, calls)
 
     def compile(self, models: Mapping[str, bytes]) -> Answer:
         """The answer that is there. Raises Pending where there is none yet; then compile.sh will get it."""
@@ -144,7 +145,7 @@ class HandOff:
         (self._folder / "compile.sh").write_text(_SCRIPT)
         (self._folder / "compile.sh").chmod(0o755)
         (self._folder / "README.txt").write_text(_README)
-        calls = [asdict(c) | {"models": list(c.models.items())} for c in self._calls]  # JSON objects have no order
+        calls = [asdict(_Call(c.folder, list(c.models.items()), c.unless)) for c in self._calls]
         state = {"schema": SCHEMA, "recipe": self.recipe, "calls": calls}
         aside = self._folder / f".{STATE}"
         aside.write_text(json.dumps({**state, "sha256": _digest(state)}, indent=1, sort_keys=True) + "\n")
@@ -178,30 +179,34 @@ def _digest(state: Mapping[str, Any]) -> str:
     return sha256(json.dumps(state, sort_keys=True).encode())
 
 
-def _read_state(path: Path) -> dict[str, Any]:
+@dataclass(frozen=True)
+class _Call:
+    """A call as it is written: JSON objects have no order. Checked, since names become paths."""
+
+    folder: Annotated[str, Meta(pattern=r"^call-[0-9]{2,4}\Z")]
+    models: Annotated[list[tuple[_Name, _Sha256]], Meta(min_length=1)]
+    unless: Annotated[str, Meta(pattern=r"^call-[0-9]{2,4}\Z")] | None
+
+
+@dataclass(frozen=True)
+class _State:
+    schema: int
+    recipe: dict[str, Any]
+    calls: list[_Call]
+
+
+def _read_state(path: Path) -> _State:
+    hint = "copy the folder again, or compile again"
     try:
-        state = json.loads(path.read_text())
-        said = state.pop("sha256")
-        shape = (state["schema"], type(state["recipe"]), type(state["calls"]))
+        data = path.read_bytes()
     except FileNotFoundError as e:
-        hint = "give the folder of edgec compile --edgetpu-compiler folder:…"
-        raise InputError(f"{path.parent} is no hand-off folder: it has no {STATE}", str(path), hint) from e
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as e:
-        raise InputError(f"{path} is damaged: {e}", str(path), "copy the folder again, or compile again") from e
-    if said != _digest(state):
-        raise InputError(f"{path} was changed", str(path), "copy the folder again, or compile again")
-    if shape != (SCHEMA, dict, list):
-        raise InputError(f"{path} is of another edgec (schema {shape[0]})", str(path), "compile again")
-    return dict(state)
-
-
-def _call(raw: Any, folder: Path) -> Call:
-    """Checked, since names become paths."""
-    try:
-        call = Call(raw["folder"], dict(raw["models"]), raw["unless"])
-        ok = all(_NAME.fullmatch(n) and _SHA256.fullmatch(h) for n, h in call.models.items())
-        if ok and _FOLDER.fullmatch(call.folder) and call.models:
-            return call
-    except (KeyError, TypeError, ValueError):
-        pass
-    raise InputError(f"{folder / STATE} is damaged: {raw}", str(folder), "copy the folder again, or compile again")
+        other = "give the folder of edgec compile --edgetpu-compiler folder:…"
+        raise InputError(f"{path.parent} is no hand-off folder: it has no {STATE}", str(path), other) from e
+    except OSError as e:
+        raise InputError(f"{path} cannot be read: {e.strerror}", str(path), hint) from e
+    raw = from_json(data, dict[str, Any], str(path), str(path), hint)
+    if raw.pop("sha256", None) != _digest(raw):
+        raise InputError(f"{path} was changed", str(path), hint)
+    if raw.get("schema") != SCHEMA:
+        raise InputError(f"{path} is of another edgec (schema {raw.get('schema')})", str(path), "compile again")
+    return from_json(data, _State, str(path), str(path), hint)

@@ -14,6 +14,8 @@
     CONV_2D     35     Mapped to Edge TPU               the table: with -s, and in the .log file
 
 Reading is tolerant: \\r\\n, terminal colours, tabs, quoting and prompts before a line, and missing lines do no harm.
+The text may be anyone's: `clean` bounds its lines, so that every pattern here takes time in proportion to it, and a
+number of more than nine digits is none.
 """
 
 from __future__ import annotations
@@ -24,16 +26,21 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import PurePosixPath
 
+from edgec_runtime.printable import printable
+
 from edgec.toolchain.edgetpu.statuses import MAPPED, Status, status
 
 _COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-_PROMPT = r"^[\s>|#$*]*(?:INFO:\s*)?"
-_ROW = re.compile(_PROMPT + r"([A-Z][A-Z0-9_]*)\s+(\d+)\s+(\S.*?)\s*$")
-_VERSION = re.compile(r"Edge TPU Compiler version\s+(\d+(?:\.\d+)*)")
+_PROMPT = r"^[ \t>|#$*]*(?:INFO:[ \t]*)?"
+_COUNT = r"[0-9]{1,9}"
+_ROW = re.compile(_PROMPT + rf"([A-Z][A-Z0-9_]*)\s+({_COUNT})\s+(\S.*?)\s*$")
+_VERSION = re.compile(r"Edge TPU Compiler version\s+([0-9]+(?:\.[0-9]+)*)")
 _INPUT = re.compile(r"(?:Input model|" + _PROMPT + r"Input):[ \t]*(\S.*?\.tflite|\S+)", re.MULTILINE)
-_TIME = re.compile(r"Models? compiled successfully in\s+(\d+)\s*ms")
-_SIZE = re.compile(r"^([\d.]+)\s*(B|KiB|MiB|GiB)\b")
+_TIME = re.compile(rf"Models? compiled successfully in\s+({_COUNT})\s*ms")
+_SIZE = re.compile(rf"^({_COUNT}(?:\.[0-9]{{1,9}})?)\s*(B|KiB|MiB|GiB)\b")
 _UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+_LINE = 1000
+"""Characters of a line that are read; the longest that the program is known to print has 200."""
 
 
 class Trouble(Enum):
@@ -62,9 +69,9 @@ class Failure:
 _FAILURES: tuple[tuple[Trouble, re.Pattern[str]], ...] = tuple(
     (trouble, re.compile(pattern, re.MULTILINE))
     for trouble, pattern in (
-        (Trouble.OPCODE, r"(Didn't find op for builtin opcode '(?P<opcode>\w+)' version '(?P<version>\d+)')"),
+        (Trouble.OPCODE, r"(Didn't find op for builtin opcode '(?P<opcode>\w+)' version '(?P<version>[0-9]{1,9})')"),
         (Trouble.OPCODE, r"('tfl\.(?P<opcode>\w+)' op is not supported on DarwiNN)"),
-        (Trouble.NODE, r"(Node number (?P<node>\d+) \((?P<opcode>\w+)\) failed to prepare)"),
+        (Trouble.NODE, r"(Node number (?P<node>[0-9]{1,9}) \((?P<opcode>\w+)\) failed to prepare)"),
         (Trouble.MODEL, r"(Invalid model: [^\n]+?(?:\s*\n[ \t]*Model [^\n]+?)?)\s*$"),
         (Trouble.SIZE, r"(?:Compilation failed: )(Compilation failed due to large activation tensors in model)"),
         (Trouble.SIZE, r"(Compilation timeout\b[^\n]*?)\.?\s*$"),
@@ -151,8 +158,8 @@ def parse_logs(text: str) -> dict[str, CompilerLog]:
 
 def parse_block(text: str) -> CompilerLog:
     """What is said of one model; also of a table alone, without the line that names the model."""
-    lines = clean(text).splitlines()
-    rows = tuple(LogRow(m[1], int(m[2]), m[3]) for m in map(_ROW.match, lines) if m)
+    text = clean(text)
+    rows = tuple(LogRow(m[1], int(m[2]), m[3]) for m in map(_ROW.match, text.splitlines()) if m)
     total = _number(text, "Total number of operations")
     tpu = _number(text, "Number of operations that will run on Edge TPU")
     cpu = _number(text, "Number of operations that will run on CPU")
@@ -206,8 +213,9 @@ def failure_in(text: str) -> Failure:
 
 
 def clean(text: str) -> str:
-    """Without terminal colours and carriage returns."""
-    return _COLOUR.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
+    """Its lines that are not blank, without terminal colours and what else cannot be seen, each of bounded length."""
+    lines = (printable(line[:_LINE]).rstrip() for line in _COLOUR.sub("", text).splitlines())
+    return "".join(f"{line}\n" for line in lines if line)
 
 
 def _merged(old: CompilerLog, new: CompilerLog) -> CompilerLog:
@@ -223,7 +231,7 @@ def _version(text: str) -> str | None:
 
 def _number(text: str, label: str) -> int | None:
     value = _value(text, label)
-    return int(value) if value is not None and value.isdigit() else None
+    return int(value) if value is not None and re.fullmatch(_COUNT, value) else None
 
 
 def _size(text: str, label: str) -> int | None:

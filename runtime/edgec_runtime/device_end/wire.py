@@ -260,7 +260,10 @@ def unpack(message: bytes) -> Tuple[Dict[str, Any], bytes]:
     except zlib.error as e:
         raise ValueError(str(e)) from e
     line, _, blob = text.partition(b"\n")
-    head = json.loads(line.decode())
+    try:
+        head = json.loads(line.decode())
+    except RecursionError as e:
+        raise ValueError("a message nests too deep") from e
     if not unzip.eof or not isinstance(head, dict):
         raise ValueError("not a message")
     return head, blob

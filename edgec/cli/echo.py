@@ -1,0 +1,11 @@
+"""How every verb writes to the terminal: names and messages come from files, devices and programs."""
+
+from __future__ import annotations
+
+import click
+from edgec_runtime.printable import printable
+
+
+def echo(text: str = "", err: bool = False, nl: bool = True) -> None:
+    """Printable text, to standard output or standard error."""
+    click.echo(printable(text), err=err, nl=nl)

@@ -1,0 +1,142 @@
+"""One command on one file, in a child of this warm process: how it ends within memory and time.
+
+A new interpreter with all that edgec imports takes a second; a fork of this one takes milliseconds. A case is good if
+it ends with exit code 0, 1 or 2, says nothing but printable text, and leaves nothing in the temporary folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import select
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+GOOD = (0, 1, 2)
+_TRACEBACK = "Traceback (most recent call last)"
+_SAID = 200_000  # characters of output that are looked at
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a case may take: memory (of its data, not of mapped files) in bytes, time in seconds."""
+
+    memory: int = 2 << 30
+    seconds: float = 60.0
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """fault: what was wrong, "" if nothing. code: exit code, None where a signal or the clock ended it."""
+
+    fault: str
+    code: int | None
+    seconds: float
+    said: str
+
+    @property
+    def last(self) -> str:
+        """The line of a traceback that names the exception, else the last line."""
+        lines = [line for line in self.said.splitlines() if line.strip()]
+        bugs = [line for line in lines if line.startswith("error: this is a bug")]
+        return (bugs or lines or [""])[-1][:300]
+
+
+def preload() -> None:
+    """What a verb would import, so that children do not."""
+
+    import edgec.cli.main
+    import edgec.drive.compile
+    import edgec.drive.explain
+    import edgec.drive.run
+    import edgec.report.explain  # noqa: F401
+
+
+def verb(*args: str | Path) -> Callable[[], int]:
+    """A command line of edgec."""
+    from edgec.cli.main import run_verb
+
+    return lambda: run_verb([str(a) for a in args])
+
+
+def run(call: Callable[[], int], folder: Path, limits: Limits = Limits()) -> Verdict:
+    """Runs it in a child whose working folder this is; the child's own temporary folder is watched and removed."""
+    tmp = Path(tempfile.mkdtemp(prefix="case-", dir=folder))
+    said = tmp.with_suffix(".txt")
+    start = time.monotonic()
+    pid = os.fork()
+    if pid == 0:
+        _child(call, folder, tmp, said, limits)
+    status = _wait(pid, start + limits.seconds)
+    seconds = time.monotonic() - start
+    text = said.read_bytes()[:_SAID].decode(errors="replace")
+    left = sorted(p.name for p in tmp.iterdir())
+    said.unlink()
+    bugs = "".join(p.read_text(errors="replace") for p in tmp.glob("edgec-bug-*"))
+    shutil.rmtree(tmp, ignore_errors=True)
+    code = os.waitstatus_to_exitcode(status) if status is not None else None
+    return Verdict(_fault(code, text, left), code if code is not None and code >= 0 else None, seconds, bugs + text)
+
+
+def _fault(code: int | None, text: str, left: Sequence[str]) -> str:
+    if code is None:
+        return "time"
+    if code < 0:
+        return f"signal {signal.Signals(-code).name}"
+    if code not in GOOD:
+        return f"exit {code}"
+    if _TRACEBACK in text:
+        return "traceback"
+    if "Warning:" in text:
+        return "warning"
+    if found := [c for c in text if not c.isprintable() and c != "\n"]:
+        return f"control character {found[0]!r}"
+    return f"left {', '.join(left)}" if left else ""
+
+
+def _wait(pid: int, until: float) -> int | None:
+    """The child's status; None where it, and what it started, had to be ended."""
+    descriptor = os.pidfd_open(pid)
+    try:
+        done, _, _ = select.select([descriptor], [], [], max(0.0, until - time.monotonic()))
+        with contextlib.suppress(ProcessLookupError):
+            if not done:
+                os.killpg(pid, signal.SIGKILL)
+        status = os.waitpid(pid, 0)[1]
+        return status if done else None
+    finally:
+        os.close(descriptor)
+
+
+def _child(call: Callable[[], int], folder: Path, tmp: Path, said: Path, limits: Limits) -> None:
+    """Never comes back."""
+    code = 70
+    try:
+        os.setsid()
+        for stream, flags, path in ((0, os.O_RDONLY, os.devnull), (1, os.O_WRONLY | os.O_CREAT, said)):
+            os.dup2(os.open(path, flags, 0o600), stream)
+        os.dup2(1, 2)
+        os.chdir(folder)
+        os.environ["TMPDIR"] = tempfile.tempdir = str(tmp)
+        resource.setrlimit(resource.RLIMIT_DATA, (limits.memory, limits.memory))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_CPU, (int(limits.seconds) + 5,) * 2)
+        sys.argv[0] = "edgec"
+        code = call()
+    except SystemExit as e:
+        code = e.code if isinstance(e.code, int) else 1
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
