@@ -17,7 +17,7 @@ from edgec.comparing.factors import channel_factors
 from edgec.drive import quantized_file
 from edgec.drive.hands import hands
 from edgec.drive.native import HostRunners, NativeGraph, least_ms, native_compiler, runner
-from edgec.drive.placing import left_in_float, place, pricer
+from edgec.drive.placing import left_in_float, lost_share, place, pricer
 from edgec.drive.workers import Workers
 from edgec.emit.c import check_kernels
 from edgec.errors import InputError, did_you_mean
@@ -241,7 +241,10 @@ def lower(
     return Lowered(
         target, preprocess, imported, graph, data.verify, data.source, calibrated, assume, tuple(made), wishes,
         place(graph, target, wishes), floats, data.seen, left and not assume,
-        (*stated.notes, *_left_alone(float_model, options), *(quantized_file.notes(law) if law else ())), law,
+        (
+            *stated.notes, *_left_alone(float_model, options), *(lost_share(floats.found) if floats else ()),
+            *(quantized_file.notes(law) if law else ()),
+        ), law,
     )  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from edgec_devices.boards import Target
 from edgec_partitioner.comparison import column
@@ -14,6 +14,9 @@ from edgec.passes.pipeline import optimize
 from edgec.quantize.limits import Price
 from edgec.quantize.plan import Pricer
 from edgec.quantize.search import Found
+
+_TOLD = 0.0005
+"""A smaller part of the MACs is not worth a word."""
 
 
 def place(graph: Graph, target: Target, wishes: Wishes) -> Partition:
@@ -35,6 +38,22 @@ def pricer(target: Target, wishes: Wishes, passes_off: Collection[str]) -> Price
         return Price(found.est_ms, found.tpu_macs_share if parts.link is not None else None)
 
     return price
+
+
+def lost_share(found: Found) -> Iterator[str]:
+    """What there is to say where the candidate that was kept has less on the Edge TPU than the first."""
+    if found.prices is None:
+        return
+    first, kept = found.prices
+    if first.tpu_share is None or kept.tpu_share is None or kept.tpu_share > first.tpu_share - _TOLD:
+        return
+    name, before = found.candidate.name, found.recipe.candidates[0].name
+    db = {t.name: t.db for t in found.tried}
+    yield (
+        f"{name} keeps {kept.tpu_share:.1%} of the MACs on the Edge TPU, {before} would keep {first.tpu_share:.1%}: it "
+        f"costs an estimated {kept.ms:.2f} ms in place of {first.ms:.2f}, and buys {db[name] - db[before]:.1f} dB on "
+        "held-back samples"
+    )
 
 
 def left_in_float(found: Found) -> Mapping[str, Refusal]:

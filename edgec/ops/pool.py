@@ -237,6 +237,10 @@ class AveragePool2D(_Pool):
             return pool_in_planes(node, windows, cls.from_onnx)
         return average_by_taps(node, windows)
 
+    def is_mean(self, x: TensorType) -> bool:
+        """Whether it is one mean of the whole image. In int8 `Mean` is that too, with a scale of its own."""
+        return self.kernel == x.shape[1:3] and not any(self.pads) and self.act == "none"
+
     def counts(self, x: TensorType) -> Array:
         """[1, OH, OW, 1]: how many elements each window holds."""
         ones = np.ones((1, x.shape[1], x.shape[2], 1), np.int64)

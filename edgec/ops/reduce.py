@@ -36,7 +36,7 @@ from edgec.ops.limits import within
 from edgec.ops.shape import Reshape
 from edgec.ops.unary import Abs, Exp, Log, Sqrt, Square
 
-_MEAN = (62_720, 98_304)
+MEAN_SIZES = (62_720, 98_304)
 """Elements of the largest MEAN seen mapped, [1,7,7,1280], and of the one refused, [1,256,128,3]."""
 
 
@@ -252,7 +252,7 @@ class Mean(_Sums):
     def _mean_size(self, op: Op) -> str | None:
         """MEAN: at most 62720 elements; refused from 98304 on."""
         x = op.inputs[0].type
-        return within(x.size, *_MEAN, f"input {list(x.shape)} has {x.size} elements")
+        return within(x.size, *MEAN_SIZES, f"input {list(x.shape)} has {x.size} elements")
 
     @edgetpu_rule(fix="pad the channels to a multiple of 4, or reduce over height and width alone")
     def _mean_channels(self, op: Op) -> str | None:

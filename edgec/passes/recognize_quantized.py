@@ -134,7 +134,7 @@ class _Recognizer:
         pool, x = op.spec, self._source(op.inputs[0])
         if not isinstance(pool, AveragePool2D) or x is None or any(pool.pads) or pool.act != "none":
             return False
-        if pool.kernel == x.type.shape[1:3]:
+        if pool.is_mean(x.type):
             return self._write(op, [x], wanted, Mean((1, 2), True))
         ones = np.ones((1, *pool.kernel, x.type.shape[3]), np.int8)
         weights = self.rw.const(ones, f"{op.output.name}_ones", Quant.per_tensor(1 / prod(pool.kernel)))

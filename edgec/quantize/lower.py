@@ -10,6 +10,8 @@ from edgec.ir import Graph, Op, OpDef, TensorType, Value
 from edgec.ops.binary import Add
 from edgec.ops.conv import DepthwiseConv2D
 from edgec.ops.norm import BatchNorm
+from edgec.ops.pool import AveragePool2D
+from edgec.ops.reduce import MEAN_SIZES, Mean
 from edgec.ops.transpose_conv import TransposeConv2D
 
 _FUSED = ("relu", "relu6")
@@ -22,6 +24,9 @@ def lower(graph: Graph) -> Graph:
     channel and an int32 bias, which a multiplication and an addition in int8 would not have. A relu or relu6 behind, if
     nothing else reads what it reads, becomes the convolution's own.
 
+    An average over a whole image becomes a mean: int8 means have a scale of their own, where a pool must take that of
+    the image, whose largest element is some times as large as the largest average.
+
     Transposed convolutions lose bias and activation to an op behind them: the Edge TPU knows no newer form.
     """
     result = graph.copy()
@@ -30,6 +35,8 @@ def lower(graph: Graph) -> Graph:
             _batch_norm(result, op, op.spec)
         elif isinstance(op.spec, TransposeConv2D) and _is_image(op):
             _transpose_conv(result, op, op.spec)
+        elif isinstance(op.spec, AveragePool2D) and _is_image(op):
+            _global_pool(op, op.spec)
     return result
 
 
@@ -51,6 +58,12 @@ def _batch_norm(graph: Graph, op: Op, spec: BatchNorm) -> None:
         op.outputs = readers[0].outputs
         graph.ops.remove(readers[0])
     op.spec, op.inputs = DepthwiseConv2D(act=act), [op.inputs[0], weight, bias]
+
+
+def _global_pool(op: Op, spec: AveragePool2D) -> None:
+    x = op.inputs[0].type
+    if spec.is_mean(x) and x.size <= MEAN_SIZES[0]:  # as many elements as an Edge TPU is known to take
+        op.spec = Mean((1, 2))
 
 
 def _transpose_conv(graph: Graph, op: Op, spec: TransposeConv2D) -> None:

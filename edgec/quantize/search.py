@@ -14,7 +14,7 @@ from edgec.ir import Graph
 from edgec.quantize.accuracy import Agreement, Tally
 from edgec.quantize.calibration import Kept, Sample, chosen, label
 from edgec.quantize.hands import Hands
-from edgec.quantize.limits import Limits
+from edgec.quantize.limits import Limits, Price
 from edgec.quantize.line import Line
 from edgec.quantize.observers import Run
 from edgec.quantize.plan import Plan, Pricer, leaving, within
@@ -63,7 +63,8 @@ class Found:
 
     tried: all candidates, on `held` samples; none where there was nothing to choose. suited: whether the samples are
     what they should be. plan: what was left in float to keep within limits; None where there were none. floating: the
-    first results of all ops that were left in float.
+    first results of all ops that were left in float. prices: of the first candidate and of the one that was kept, where
+    these are not the same operations.
     """
 
     graph: Graph
@@ -77,6 +78,7 @@ class Found:
     suited: Suited = field(default=Suited())
     plan: Plan | None = None
     floating: tuple[str, ...] = ()
+    prices: tuple[Price, Price] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """For the bundle: the recipe as it was given, the candidate that was kept, and what was tried."""
@@ -127,14 +129,20 @@ def search(
     plan = None
     if limits:
         plan = within(limits, best, [*parts(line.work)], price)
-        kept, best = best, leaving(best, plan.floats)
+        kept, best, first = best, leaving(best, plan.floats), leaving(first, plan.floats)
         recipe = replace(recipe, candidates=tuple(best if c is kept else c for c in recipe.candidates))
     work = line.of(best)
     say("quantize")
-    left = tuple(op.outputs[0].name for op in work.precision)
-    return Found(
-        work.int8().graph, work.graph, work.run(), recipe, best, len(work.samples), held, tried, suited, plan, left,
-    )  # fmt: skip
+    left, int8 = tuple(op.outputs[0].name for op in work.precision), work.int8().graph
+    plainest = line.of(first).int8().graph if price is not None and tried else int8
+    prices = None if price is None or _alike(plainest, int8) else (price(plainest), price(int8))
+    return Found(int8, work.graph, work.run(), recipe, best, len(work.samples), held, tried, suited, plan, left, prices)
+
+
+def _alike(a: Graph, b: Graph) -> bool:
+    """Whether they are the same operations on values of the same kinds: then they run in the same places."""
+    one, other = ([(op.kind, [v.type.dtype for v in (*op.inputs, *op.outputs)]) for op in g.ops] for g in (a, b))
+    return one == other
 
 
 def parts(work: Work) -> Iterator[tuple[Work, Sequence[Sample]]]:

@@ -53,3 +53,33 @@ def test_candidates_of_best_keep_the_share_of_min_max(name: str, tmp_path: Path)
         steps = tuple(s for s in candidate.steps if s.changes in ("graph", "ranges"))
         recipe = alone(Candidate(candidate.name, steps), tmp_path / "one.toml")
         assert share(model, samples, recipe) >= least, candidate.name
+
+
+def test_a_lost_share_is_told_with_what_it_costs_and_buys(tmp_path: Path) -> None:
+    """Of a candidate that leaves ops in float; nothing is said of candidates that run in the same places."""
+    model = networks.mobilenet_like(tmp_path / "net.onnx", 64, 0.25, 10)
+    samples = tmp_path / "x.npz"
+    np.savez(samples, x=np.random.default_rng(0).uniform(0, 1, (8, 1, 3, 64, 64)).astype(np.float32))
+    ways = {
+        "float": '{ step = "minmax" }, { step = "precision", floats = ["*"] }',
+        "other": '{ step = "ranges", method = "p99.999" }',
+    }
+    told = {}
+    for name, steps in ways.items():
+        recipe = tmp_path / f"{name}.toml"
+        recipe.write_text(
+            "within_db = 100\n"
+            '[[candidate]]\nname = "plain"\nsteps = [{ step = "lower" }, { step = "ranges", method = "p99.9" }]\n'
+            f'[[candidate]]\nname = "{name}"\nsteps = [{{ step = "lower" }}, {steps}]\n'
+        )
+        options = Options(
+            "pi4+coral", calibrate=samples, quantize=str(recipe), edgetpu="all", min_cosine=-1, workers="1"
+        )
+        made = lower(model, options)
+        assert made.floats is not None
+        assert made.floats.found.candidate.name == name
+        told[name] = [n for n in made.notes if "Edge TPU" in n]
+    assert not told["other"]
+    (note,) = told["float"]
+    assert note.startswith("float keeps 0.0% of the MACs on the Edge TPU, plain would keep ")
+    assert " ms in place of " in note

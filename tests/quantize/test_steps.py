@@ -8,7 +8,7 @@ import pytest
 from edgec.ir import Array, Graph, Op, Value, interp, verify
 from edgec.ops.conv import Conv2D, DepthwiseConv2D
 from edgec.ops.matmul import FullyConnected
-from edgec.ops.pool import MaxPool2D
+from edgec.ops.pool import AveragePool2D, MaxPool2D
 from edgec.ops.quantize import Dequantize
 from edgec.quantize.accuracy import tally
 from edgec.quantize.histograms import METHODS, Histogram, entropy, mse, noise, percentile
@@ -205,6 +205,23 @@ def test_equalization_goes_through_pools_and_stops_at_outputs() -> None:
         graph.outputs = list(outputs)
         work = worked(graph, Equalize())
         assert np.any(weights(work.graph.ops[0]) != weights(graph.ops[0])) == changed
+
+
+def test_averages_of_whole_images_have_a_scale_of_their_own() -> None:
+    """Which is finer than that of the image; smaller windows stay pools, and so does what an Edge TPU may refuse."""
+    net = Net("average", 3)
+    y = net.conv(net.input(1, 12, 12, 3), 16, act="relu")
+    graph = net.done(net.conv(net.op(AveragePool2D((12, 12), (1, 1)), y), 4, 1, act="none"))
+    work = worked(graph, Lower(), MinMaxRanges())
+    int8 = work.int8()
+    (mean,) = (op for op in int8.graph.ops if op.kind == "mean")
+    assert mean.output.type.scale < 0.5 * mean.inputs[0].type.scale
+    assert db(work, graph) > db(worked(graph, MinMaxRanges()), graph) + 3
+    for size, window in ((12, 6), (160, 160)):
+        other = Net("other", 3)
+        z = other.op(AveragePool2D((window, window), (1, 1)), other.input(1, size, size, 3))
+        kept = worked(other.done(other.conv(z, 4, 1)), Lower()).graph
+        assert [op.kind for op in kept.ops] == ["average_pool2d", "conv2d"]
 
 
 def test_gptq_lessens_the_error_of_the_products() -> None:
