@@ -10,7 +10,6 @@ import ctypes
 import importlib
 from typing import Any, Callable, List, Mapping, Optional, Tuple
 
-import numpy as np
 from numpy.typing import NDArray
 
 from .device_end.facts import EDGETPU_LIBRARIES, MODULES
@@ -39,15 +38,7 @@ class Interpreter:
         raise NotImplementedError
 
     def tensor(self, index: int) -> Callable[[], Array]:
-        """A function that returns a view of the tensor as it is now."""
-        raise NotImplementedError
-
-    def set_tensor(self, index: int, value: Array) -> None:
-        """Copies into an input."""
-        raise NotImplementedError
-
-    def get_tensor(self, index: int) -> Array:
-        """A copy of an output."""
+        """A function that returns a view of the tensor as it is now, which nobody keeps while it runs."""
         raise NotImplementedError
 
 
@@ -90,18 +81,32 @@ def interpreter_factory(name: Optional[str] = None) -> InterpreterFactory:
     return make
 
 
-def load_edgetpu(name: Optional[str] = None) -> Any:
-    """The delegate of libedgetpu, which opens the first Edge TPU.  Raises DeviceError with what was tried."""
-    _, module = find_interpreter(name)
+def edgetpu_library() -> str:
+    """The name by which libedgetpu can be loaded.  Raises DeviceError with what was tried."""
     seen = []
     for library in EDGETPU_LIBRARIES:
         try:
-            ctypes.CDLL(library)  # first: LiteRT's Delegate prints a traceback of its own when this fails
-            return module.load_delegate(library)
-        except (OSError, ValueError, RuntimeError) as e:
-            seen.append(f"{library}: {e}".strip().rstrip(":"))
-    raise DeviceError(
-        f"no Edge TPU can be opened ({'; '.join(seen)})",
+            ctypes.CDLL(library)
+            return library
+        except OSError as e:
+            seen.append(f"{library}: {e}")
+    raise _no_edgetpu("; ".join(seen))
+
+
+def load_edgetpu(name: Optional[str] = None) -> Any:
+    """The delegate of libedgetpu, which opens the first Edge TPU.  Raises DeviceError with what was tried."""
+    _, module = find_interpreter(name)
+    library = edgetpu_library()  # first: LiteRT's Delegate prints a traceback of its own when this fails
+    try:
+        return module.load_delegate(library)
+    except (OSError, ValueError, RuntimeError) as e:
+        raise _no_edgetpu(f"{library}: {e}".strip().rstrip(":")) from e
+
+
+def _no_edgetpu(why: str) -> DeviceError:
+    """To be raised."""
+    return DeviceError(
+        f"no Edge TPU can be opened ({why})",
         hint="plug the stick in and install libedgetpu1-std; `edgec doctor` looks at both",
     )
 
@@ -117,12 +122,3 @@ def match_ports(details: List[Mapping[str, Any]], names: Tuple[str, ...]) -> Opt
     if set(by_name) == set(names):
         return [by_name[n] for n in names]
     return list(details)
-
-
-def address(interpreter: Interpreter, index: int) -> int:
-    """Where a tensor of the interpreter is now.
-
-    The view is dropped at once: an interpreter refuses to run while a numpy view of its memory exists.
-    """
-    view = np.asarray(interpreter.tensor(index)())
-    return int(view.ctypes.data)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import weakref
 from typing import Any
 
@@ -38,6 +39,19 @@ class ThreadPool:
             raise DeviceError(f"the system gives no {threads} threads", hint="run it on one: threads=1")
         self.address = ctypes.c_void_p(found)
         self.stop = weakref.finalize(self, _stop, stop, found, memory)
+        _POOLS.add(self)
+
+
+_POOLS: "weakref.WeakSet[ThreadPool]" = weakref.WeakSet()
+
+
+def _forget() -> None:
+    """A forked child has none of the threads; to wait for them would be to wait for ever."""
+    for pool in list(_POOLS):
+        pool.stop.detach()
+
+
+os.register_at_fork(after_in_child=_forget)
 
 
 def _stop(stop: Any, pool: int, memory: NDArray[Any]) -> None:

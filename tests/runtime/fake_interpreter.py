@@ -31,7 +31,7 @@ class FakeInterpreter(Interpreter):
         dtype: type[np.generic] = np.int8,
     ) -> None:
         self.fail_at, self.move, self.names, self.dtype = fail_at, move, names, dtype
-        self.invokes = self.sets = self.gets = 0
+        self.invokes = 0
         self._memory: list[Array] = []
 
     def allocate_tensors(self) -> None:
@@ -57,11 +57,3 @@ class FakeInterpreter(Interpreter):
             self._moved = self._memory  # kept, so that the new memory really is elsewhere
             self._memory = [m.copy() for m in self._memory]
         np.maximum(self._memory[0], ZERO, out=self._memory[1])
-
-    def set_tensor(self, index: int, value: Array) -> None:
-        self.sets += 1
-        self._memory[index][...] = value
-
-    def get_tensor(self, index: int) -> Array:
-        self.gets += 1
-        return self._memory[index].copy()

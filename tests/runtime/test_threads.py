@@ -18,6 +18,7 @@ from edgec_runtime.device_end.slots import machine_target
 import edgec
 from edgec.emit.c import CSRC
 from tests.conftest import ROOT
+from tests.runtime.test_session import forked
 from tests.tables.host_peer import ENGINES
 
 POOL = Path(__file__).parent / "pool_at_work.c"
@@ -101,6 +102,22 @@ def test_sessions_have_pools_of_their_own(bundle: Path) -> None:
     del forgotten
     gc.collect()
     assert alive() == before, "so does dropping a session"
+
+
+@pytest.mark.slow
+def test_a_forked_child_has_threads_of_its_own(bundle: Path) -> None:
+    with Session(bundle, threads=2) as s:
+        given = noise_inputs(s.manifest)
+        expected = s.run(given)
+
+        def work() -> None:
+            found = s.run(given)
+            assert all(np.array_equal(found[name], y) for name, y in expected.items())
+            assert len(os.listdir("/proc/self/task")) == 2
+            s.close()
+            assert len(os.listdir("/proc/self/task")) == 1
+
+        assert forked(work) == 0
 
 
 @pytest.mark.slow

@@ -1,0 +1,148 @@
+"""What one inference in flight has of its own: tensors (a Frame), and what a thread computes with (a Scratch)."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Tuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .manifest import Manifest
+from .tensors import TensorInfo
+from .threads import ThreadPool, aligned
+
+if TYPE_CHECKING:
+    from .stick import Channel
+
+Array = NDArray[Any]
+_STALE = object()  # memory of a channel that was lost is still in use
+
+
+class Scratch:
+    """The arena of C segments, and the threads that share their larger ops.  For one thread at a time."""
+
+    def __init__(self, nbytes: int, library: Optional[ctypes.CDLL], threads: int) -> None:
+        self._memory = aligned(nbytes)
+        self._threads = ThreadPool(library, threads) if library is not None and threads > 1 else None
+        self.arena: int = self._memory.ctypes.data
+        self.pool: Optional[ctypes.c_void_p] = self._threads.address if self._threads is not None else None
+
+    def stop(self) -> None:
+        """Ends the threads.  Not during a run."""
+        if self._threads is not None:
+            self._threads.stop()
+
+
+class Frame:
+    """The tensors that cross segment borders, of one inference, and their addresses as the C segments take them.
+
+    `arrays` has those that have a place now: all, but for model inputs and outputs before `put` and `renew`.
+    """
+
+    def __init__(self, manifest: Manifest) -> None:
+        self._infos = manifest.tensors
+        self._outputs = manifest.outputs
+        self._written = {n for s in manifest.segments for n in s.outputs}  # an output may be an input as it came
+        self.arrays: Dict[str, Array] = {}
+        self.ports: Dict[str, Tuple[Any, Any]] = {}  # segment → addresses of what it reads, of what it writes
+        self._places: Dict[str, List[Tuple[Any, int]]] = {name: [] for name in self._infos}
+        self._own: Dict[str, Array] = {}
+        self._bound: object = None
+        self._lent: Mapping[str, Array] = {}  # memory that the Edge TPU's process has too
+        self._slot = -1
+        for s in manifest.segments:
+            ports = tuple((ctypes.c_void_p * max(1, len(names)))() for names in (s.inputs, s.outputs))
+            for names, addresses in zip((s.inputs, s.outputs), ports):
+                for i, name in enumerate(names):
+                    self._places[name].append((addresses, i))
+            self.ports[s.name] = (ports[0], ports[1])
+        for name in self._infos:
+            if name not in manifest.inputs and name not in manifest.outputs:
+                self._bind(name, self._mine(name))
+
+    def _bind(self, name: str, array: Array) -> None:
+        self.arrays[name] = array
+        where = array.ctypes.data
+        for addresses, i in self._places[name]:
+            addresses[i] = where
+
+    def _mine(self, name: str) -> Array:
+        if name not in self._own:
+            self._own[name] = _empty(self._infos[name])
+        return self._own[name]
+
+    # ---- inputs and outputs ------------------------------------------------------------------------------------------
+
+    def input(self, name: str) -> Array:
+        """The memory of a model input, to be written in place."""
+        if name not in self._lent:
+            self._bind(name, self._mine(name))
+        return self.arrays[name]
+
+    def put(self, name: str, array: Array, copy: bool = False) -> None:
+        """A model input.  Without a copy where it can be used as it is; then nobody may change it."""
+        if name in self.arrays and array is self.arrays[name]:
+            return
+        if copy or name in self._lent or not (array.flags.c_contiguous and array.flags.aligned):
+            np.copyto(self.input(name), array)
+        else:
+            self._bind(name, array)
+
+    def renew(self, keep: bool = False) -> None:
+        """Outputs get new memory, which is whoever's takes them; keep: memory of the frame's own, used again."""
+        for name in self._outputs:
+            if name not in self._lent and name in self._written:
+                self._bind(name, self._mine(name) if keep else _empty(self._infos[name]))
+
+    def take(self, copy: bool = False) -> Dict[str, Array]:
+        """The outputs, by name.  Without a copy they are the caller's until `renew`, and from then on."""
+        copied = {n for n in self._outputs if copy or n in self._lent or n not in self._written}
+        return {n: self.arrays[n].copy() if n in copied else self.arrays[n] for n in self._outputs}
+
+    # ---- the Edge TPU ------------------------------------------------------------------------------------------------
+
+    @property
+    def channel(self) -> Optional["Channel"]:
+        """The Edge TPU's process that has a part of it."""
+        return None if self._bound is _STALE else self._bound  # type: ignore[return-value]
+
+    @property
+    def slot(self) -> int:
+        """Its number in the Edge TPU's process."""
+        return self._slot
+
+    def use(self, channel: Optional["Channel"]) -> None:
+        """Before a run: what the Edge TPU reads and writes is where this process of it sees it; None: there is none.
+
+        Raises stick.Gone where the process has ended; then the frame is as for None.
+        """
+        if channel is self._bound:
+            return
+        self.let_go()
+        if channel is not None:
+            self._slot, self._lent = channel.attach()
+            self._bound = channel
+            for name, array in self._lent.items():
+                self._bind(name, array)
+
+    def let_go(self) -> None:
+        """No Edge TPU's process has a part of it any more."""
+        lent, self._lent, bound, self._bound = self._lent, {}, self._bound, None
+        for name in lent:
+            self._bind(name, self._mine(name))
+        if lent and bound is not _STALE:
+            bound.detach(self._slot)  # type: ignore[attr-defined]
+
+    def salvage(self, written: Tuple[str, ...]) -> None:
+        """The process was lost while these were to be written: it may still do so, so they go elsewhere.
+
+        What was written before stays where it is, until the next `use`.
+        """
+        self._bound = _STALE
+        for name in written:
+            self._bind(name, self._mine(name))
+
+
+def _empty(info: TensorInfo) -> Array:
+    return aligned(info.nbytes).view(info.numpy_dtype).reshape(info.shape)

@@ -1,0 +1,98 @@
+"""A test double of an Edge TPU: it computes the tiny model's RELU, and fails, hangs and vanishes by plan.
+
+What it is to do and what it did are files of a folder, since each process of it is a new one.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import random
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.runtime.fake_interpreter import FakeInterpreter
+
+FAULTS = ("error", "garbage", "vanish", "crash", "hang", "hang with the interpreter's lock")
+ERRORS = (RuntimeError, OSError, MemoryError, SystemError, ValueError)
+AT_LOAD = 2  # invokes when it is opened: to warm up, to be timed
+
+
+class FakeStick:
+    """delegate=stick.open, interpreter=stick.make.
+
+    plan: number of an invoke, from 0 and over all processes, without those at load → the fault.  away: for so many
+    seconds a stick that vanished cannot be opened.  wait: seconds of an invoke.
+    """
+
+    def __init__(
+        self, folder: Path, plan: dict[int, str] | None = None, away: float = 0.3, wait: float = 0.0, seed: int = 0
+    ) -> None:
+        self.folder, self.plan, self.away, self.wait, self.seed = folder, plan or {}, away, wait, seed
+        folder.mkdir(exist_ok=True)
+
+    def open(self, name: str | None) -> object:
+        gone = self.folder / "away"
+        if gone.exists() and time.monotonic() < float(gone.read_text() or 0):
+            raise ValueError("Failed to load delegate from libedgetpu.so.1")
+        self.log("open")
+        return object()
+
+    def make(self, model: bytes, delegate: object) -> FakeInterpreter:
+        assert delegate is not None
+        return _Faulty(self)
+
+    def log(self, what: str) -> None:
+        with (self.folder / "log").open("a") as f:
+            f.write(json.dumps([time.monotonic(), os.getpid(), what]) + "\n")
+
+    def logged(self) -> list[tuple[float, int, str]]:
+        """(when, process, what)."""
+        path = self.folder / "log"
+        return [tuple(json.loads(line)) for line in path.read_text().splitlines()] if path.exists() else []
+
+    def number(self) -> int:
+        """Of this invoke."""
+        with (self.folder / "invokes").open("ab") as f:
+            f.write(b".")
+            return f.tell() - 1
+
+
+class _Faulty(FakeInterpreter):
+    def __init__(self, stick: FakeStick) -> None:
+        super().__init__()
+        self._stick = stick
+
+    def invoke(self) -> None:
+        super().invoke()
+        if self.invokes <= AT_LOAD:
+            return
+        stick = self._stick
+        time.sleep(stick.wait)
+        number = stick.number()
+        fault = stick.plan.get(number)
+        if fault is None:
+            stick.log("ran")
+            return
+        stick.log(fault)
+        self._memory[1][...] = 99
+        if fault == "vanish":
+            until = time.monotonic() + stick.away
+            aside = stick.folder / "aside"
+            aside.write_text(str(until))
+            aside.replace(stick.folder / "away")
+        _go_wrong(fault, random.Random(stick.seed * 1_000_003 + number))
+
+
+def _go_wrong(fault: str, r: random.Random) -> None:
+    if fault == "crash":
+        os.kill(os.getpid(), r.choice((signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT)))
+    elif fault == "hang":
+        time.sleep(3600)
+    elif fault == "hang with the interpreter's lock":
+        libc: Any = ctypes.PyDLL(None)
+        libc.sleep(3600)
+    raise r.choice(ERRORS)(f"{fault}: USB transfer error 5")

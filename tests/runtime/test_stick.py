@@ -1,0 +1,249 @@
+"""The Edge TPU's process: what a Session does when it fails, hangs, crashes, vanishes and comes back."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from edgec_runtime import DeviceError, InputError, Session, stick, write_bundle
+
+from tests.runtime import tiny_model
+from tests.runtime.fake_interpreter import FakeInterpreter
+from tests.runtime.fake_stick import FAULTS, FakeStick
+from tests.runtime.tiny_tflite import relu_tflite
+
+pytestmark = pytest.mark.cc
+LIMIT_S = 60.0  # of what takes a moment on a machine that does nothing else
+TIMEOUT_S = 0.3
+
+
+def right(s: Session, seed: int = 0) -> None:
+    image = tiny_model.image(seed)
+    found, expected = s.run({"image": image}), tiny_model.reference(image)
+    for name, array in expected.items():
+        np.testing.assert_array_equal(found[name], array)
+
+
+def session(bundle: Path, fake: FakeStick, **more: Any) -> Session:
+    return Session(bundle, delegate=fake.open, interpreter=fake.make, timeout=TIMEOUT_S, **more)
+
+
+def until(true: Any, what: str) -> None:
+    end = time.monotonic() + LIMIT_S
+    while not true():
+        assert time.monotonic() < end, what
+        time.sleep(0.01)
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.fixture
+def quiet() -> Iterator[list[warnings.WarningMessage]]:
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always", RuntimeWarning)
+        yield said
+
+
+def test_the_stick_is_used_when_there_is_one(bundle_path: Path, tmp_path: Path) -> None:
+    fake = FakeStick(tmp_path / "stick")
+    for tpu in ("auto", "delegate"):
+        with session(bundle_path, fake, tpu=tpu) as s:
+            assert s.backends["relu"] == "delegate"
+            for seed in range(3):
+                right(s, seed)
+            assert s.edgetpu is not None
+            assert (s.edgetpu.up, s.edgetpu.lost, s.edgetpu.on_cpu) == (True, 0, 0)
+            np.testing.assert_array_equal(s.tensor("q"), (tiny_model.image(2).astype(np.int32) - 128).astype(np.int8))
+    log = fake.logged()
+    assert [what for _, _, what in log] == ["open", "ran", "ran", "ran"] * 2
+    assert os.getpid() not in {pid for _, pid, _ in log}
+    assert not any(alive(pid) for _, pid, _ in log), "closing ends the process"
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_met_by_the_twin_and_the_stick_is_used_again(
+    bundle_path: Path, tmp_path: Path, fault: str, quiet: list[warnings.WarningMessage]
+) -> None:
+    fake = FakeStick(tmp_path / "stick", {2: fault, 4: fault})
+    with session(bundle_path, fake) as s:
+        for lost in (1, 2):
+            for seed in range(3):
+                right(s, seed)
+            assert s.edgetpu is not None
+            assert s.edgetpu.lost == lost
+            until(lambda: s.backends["relu"] == "delegate", "it is opened again")
+            right(s, 3)
+        right(s, 4)
+        facts = s.edgetpu
+        assert facts is not None
+        assert (facts.up, facts.lost, facts.back) == (True, 2, 2)
+        assert facts.on_cpu >= 2
+        assert facts.why.startswith(("no answer for 0.3 s", "its process ended with -", fault))
+    assert ["its segments run on the CPU until it is back" in str(w.message) for w in quiet] == [True], "said once"
+    log = fake.logged()
+    assert log[-1][2] == "ran"
+    assert len({pid for _, pid, _ in log}) == 3
+    assert not any(alive(pid) for _, pid, _ in log)
+
+
+@pytest.mark.parametrize("error", ["ImportError('numpy 1 vs 2')", "MemoryError()", "AttributeError('x')", "SystemExit"])
+def test_any_error_at_load_leaves_the_twin(bundle_path: Path, tmp_path: Path, error: str) -> None:
+    (tmp_path / "broken_stick.py").write_text(
+        f"def make(model, delegate):\n    raise {error}\ndef open(name): return 1\n"
+    )
+    sys.path.insert(0, str(tmp_path))
+    try:
+        sys.modules.pop("broken_stick", None)
+        import broken_stick  # type: ignore[import-not-found]
+
+        how = {"delegate": broken_stick.open, "interpreter": broken_stick.make}
+        with pytest.warns(RuntimeWarning, match="cannot run its segments"):
+            s = Session(bundle_path, **how)
+        with s:
+            assert s.backends["relu"] == "c"
+            right(s)
+        with pytest.raises(DeviceError, match="cannot run its segments"):
+            Session(bundle_path, tpu="delegate", **how)
+    finally:
+        sys.path.remove(str(tmp_path))
+
+
+def never(model: bytes, delegate: object) -> FakeInterpreter:
+    time.sleep(3600)
+    raise AssertionError
+
+
+def test_a_stick_that_hangs_when_it_is_opened(
+    bundle_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stick, "OPENING_S", 1.0)
+    fake = FakeStick(tmp_path / "stick")
+    with pytest.warns(RuntimeWarning, match="no answer for 1 s"):
+        s = Session(bundle_path, delegate=fake.open, interpreter=never)
+    with s:
+        right(s)
+        assert s.backends["relu"] == "c"
+    assert not any(alive(pid) for _, pid, _ in fake.logged())
+
+
+def test_close_returns_while_a_run_hangs(bundle_path: Path, tmp_path: Path) -> None:
+    fake = FakeStick(tmp_path / "stick", {0: "hang"})
+    s = Session(bundle_path, delegate=fake.open, interpreter=fake.make, timeout=3600)
+    found: list[Any] = []
+    image = tiny_model.image()
+    running = threading.Thread(target=lambda: found.append(s.run({"image": image})), daemon=True)
+    running.start()
+    until(lambda: fake.logged()[-1][2] == "hang", "it hangs")
+    s.close()
+    running.join(LIMIT_S)
+    assert not running.is_alive()
+    np.testing.assert_array_equal(found[0]["out"], tiny_model.reference(image)["out"])
+    assert not any(alive(pid) for _, pid, _ in fake.logged())
+    with pytest.raises(InputError, match="closed"):
+        s.run({"image": image})
+
+
+def test_a_session_that_is_forgotten_ends_its_process(bundle_path: Path, tmp_path: Path) -> None:
+    fake = FakeStick(tmp_path / "stick")
+    s = session(bundle_path, fake)
+    right(s)
+    del s
+    gc.collect()
+    until(lambda: not any(alive(pid) for _, pid, _ in fake.logged()), "its process ends")
+
+
+def test_a_process_that_hangs_ends_with_the_session_s(bundle_path: Path, tmp_path: Path) -> None:
+    """Also where that was killed and could do nothing about it."""
+    code = (
+        "import sys, os, signal, threading, time; from pathlib import Path\n"
+        "from tests.runtime import test_stick as t\n"
+        'fake = t.FakeStick(Path(sys.argv[2]), {0: "hang with the interpreter\'s lock"})\n'
+        "s = t.Session(sys.argv[1], delegate=fake.open, interpreter=fake.make, timeout=3600)\n"
+        "threading.Thread(target=t.right, args=(s,), daemon=True).start()\n"
+        "t.until(lambda: 'hang' in fake.logged()[-1][2], 'it hangs')\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(bundle_path), str(tmp_path / "stick")], timeout=LIMIT_S)
+    assert done.returncode == -9
+    log = FakeStick(tmp_path / "stick").logged()
+    assert "hang" in log[-1][2]
+    until(lambda: not alive(log[-1][1]), "its process ends")
+
+
+@pytest.mark.usefixtures("quiet")
+def test_many_threads_share_a_stick_that_fails(bundle_path: Path, tmp_path: Path) -> None:
+    fake = FakeStick(tmp_path / "stick", {9: "error", 30: "crash", 60: "hang"})
+    with session(bundle_path, fake) as s:
+        wrong: list[BaseException] = []
+
+        def work(k: int) -> None:
+            try:
+                for seed in range(40):
+                    right(s, 100 * k + seed)
+                    time.sleep(0.005)
+            except BaseException as e:
+                wrong.append(e)
+
+        threads = [threading.Thread(target=work, args=(k,)) for k in range(6)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+    assert not wrong
+
+
+def test_a_forked_child_leaves_the_stick_to_its_parent(bundle_path: Path, tmp_path: Path) -> None:
+    fake = FakeStick(tmp_path / "stick")
+    with session(bundle_path, fake) as s:
+        right(s)
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                right(s, 1)
+                code = 0 if s.backends["relu"] == "c" else 2
+                s.close()
+            finally:
+                os._exit(code)
+        assert os.waitpid(pid, 0)[1] == 0
+        right(s, 2)
+        assert s.backends["relu"] == "delegate"
+    assert [what for _, _, what in fake.logged()] == ["open", "ran", "ran"]
+
+
+def test_a_function_that_no_other_process_can_have(bundle_path: Path, tmp_path: Path) -> None:
+    fake = FakeStick(tmp_path / "stick")
+    with pytest.raises(InputError, match="a process of its own") as e:
+        Session(bundle_path, delegate=fake.open, interpreter=lambda model, delegate: FakeInterpreter())
+    assert "top of a module" in str(e.value.hint)
+
+
+@pytest.mark.usefixtures("quiet")
+def test_the_stick_alone(tmp_path: Path, library: Path) -> None:
+    """A tensor of the stick that is an input of the model, and one that is its output."""
+    manifest, files = tiny_model.parts(library)
+    manifest["inputs"], manifest["outputs"], manifest["preprocess"] = ["q"], ["r"], {}
+    manifest["segments"] = [manifest["segments"][1]]
+    manifest["segments"][0]["edgetpu"] = "segments/relu.tflite"
+    files["segments/relu.tflite"] = relu_tflite()
+    write_bundle(tmp_path / "m", manifest, files)
+    fake = FakeStick(tmp_path / "stick", {1: "error"})
+    q = np.random.default_rng(0).integers(-128, 128, tiny_model.SHAPE, np.int8)
+    with session(tmp_path / "m", fake) as s:
+        for _ in range(4):
+            np.testing.assert_array_equal(s.run({"q": q})["r"], np.maximum(q, tiny_model.ZERO))
