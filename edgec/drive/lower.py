@@ -241,11 +241,14 @@ def lower(
     return Lowered(
         target, preprocess, imported, graph, data.verify, data.source, calibrated, assume, tuple(made), wishes,
         place(graph, target, wishes), floats, data.seen, left and not assume,
-        (
-            *stated.notes, *_left_alone(float_model, options), *(lost_share(floats.found) if floats else ()),
-            *(quantized_file.notes(law) if law else ()),
-        ), law,
+        (*stated.notes, *_left_alone(float_model, options), *_told(floats, law)), law,
     )  # fmt: skip
+
+
+def _told(floats: FloatModel | None, law: Graph | None) -> Iterator[str]:
+    """What quantizing cost, here or where the file was made."""
+    yield from lost_share(floats.found) if floats is not None else ()
+    yield from quantized_file.notes(law) if law is not None else ()
 
 
 def _left_alone(float_model: bool, options: Options) -> Iterator[str]:
