@@ -241,14 +241,19 @@ def lower(
     return Lowered(
         target, preprocess, imported, graph, data.verify, data.source, calibrated, assume, tuple(made), wishes,
         place(graph, target, wishes), floats, data.seen, left and not assume,
-        (*stated.notes, *_left_alone(float_model, options), *_told(floats, law)), law,
+        (*stated.notes, *_precision_notes(float_model, options, floats, law)), law,
     )  # fmt: skip
 
 
-def _told(floats: FloatModel | None, law: Graph | None) -> Iterator[str]:
-    """What quantizing cost, here or where the file was made."""
-    yield from lost_share(floats.found) if floats is not None else ()
-    yield from quantized_file.notes(law) if law is not None else ()
+def _precision_notes(
+    float_model: bool, options: Options, floats: FloatModel | None, law: Graph | None
+) -> Iterator[str]:
+    """What there is to say of what is int8 and what is not. law: a file that was quantized before."""
+    yield from _left_alone(float_model, options)
+    if floats is not None:
+        yield from lost_share(floats.found)
+    if law is not None:
+        yield from quantized_file.notes(law)
 
 
 def _left_alone(float_model: bool, options: Options) -> Iterator[str]:

@@ -16,7 +16,7 @@ FOLDER = Path(__file__).parent / "recipes"
 ORDER = ("graph", "ranges", "precision", "weights", "biases")
 """What steps change, in the order in which they may: each is computed from those before it."""
 
-_KEYS = {"name", "seed", "within_db", "candidate"}
+_KEYS = {"name", "seed", "within_db", "within_errors", "candidate"}
 
 
 @dataclass(frozen=True)
@@ -46,14 +46,16 @@ class Candidate:
 class Recipe:
     """Ways to quantize, of which the best on samples held back from all of them is kept.
 
-    seed: of what steps draw. within_db: one that is so far below the first candidate on an output of the model, in dB,
-    is not kept, however good it is on the others.
+    seed: of what steps draw. within_db: one that is so far below the first candidate, in dB, is not kept, nor one that
+    is clearly so on an output of the model, however good it is on the others. within_errors: candidates that are so
+    many standard errors below the best are as good as that; the last of them is kept.
     """
 
     name: str
     candidates: tuple[Candidate, ...]
     seed: int = 0
     within_db: float = 0.3
+    within_errors: float = 0.5
 
     def to_json(self) -> dict[str, Any]:
         """As a file has it: `Recipe.of` reads it back."""
@@ -61,6 +63,7 @@ class Recipe:
             "name": self.name,
             "seed": self.seed,
             "within_db": self.within_db,
+            "within_errors": self.within_errors,
             "candidate": [c.to_json() for c in self.candidates],
         }
 
@@ -89,10 +92,11 @@ class Recipe:
         names = [c.name for c in found]
         if twice := [n for n in names if names.count(n) > 1]:
             raise ValueError(f'two candidates are named "{twice[0]}"')
-        seed, within = given.get("seed", 0), given.get("within_db", cls.within_db)
+        seed = given.get("seed", 0)
+        within = (_number(key, given.get(key, getattr(cls, key))) for key in ("within_db", "within_errors"))
         if type(seed) is not int or seed < 0:
             raise ValueError(f'"seed" is {seed!r}, not an integer of at least 0')
-        return cls(str(given.get("name", name)), found, seed, _number("within_db", within))
+        return cls(str(given.get("name", name)), found, seed, *within)
 
 
 def recipe_file(name: str) -> Path | None:

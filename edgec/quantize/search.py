@@ -20,7 +20,7 @@ from edgec.quantize.observers import Run
 from edgec.quantize.plan import Plan, Pricer, leaving, within
 from edgec.quantize.recipe import Candidate, Recipe
 from edgec.quantize.survey import Suited
-from edgec.quantize.trials import Score, Setting, Trial, fingerprint
+from edgec.quantize.trials import Score, Setting, Trial, errors, fingerprint
 from edgec.quantize.work import InterpRunners, Runners, Work
 from edgec.steps import Progress
 
@@ -31,6 +31,8 @@ _MOST = 16
 _ENOUGH = 12
 """Held-back samples that one choice may hang on; where there are fewer, every sample is held back once."""
 _FOLDS = 3
+_CLEARLY = 2.0
+"""Standard errors: by chance one output of forty is so much worse."""
 _SHUFFLE = 1
 
 
@@ -38,13 +40,14 @@ _SHUFFLE = 1
 class Tried:
     """A candidate on held-back samples. outputs: over all of them; means: what each output is judged by, in dB
     (`Score.db`; about the mean of outputs that are nearly constant). refused: by how much it is below the first, where
-    that is too much.
+    that is too much. error: the standard error of its difference from the best of them, in dB.
     """
 
     name: str
     outputs: Mapping[str, Agreement]
     means: Mapping[str, float]
     refused: str = ""
+    error: float = 0.0
 
     @property
     def db(self) -> float:
@@ -54,7 +57,8 @@ class Tried:
     def to_json(self) -> dict[str, Any]:
         """A row of the bundle's report."""
         rows = {name: {**a.as_dict(), "mean_db": round(self.means[name], 3)} for name, a in self.outputs.items()}
-        return {"name": self.name, "db": round(self.db, 3), "refused": self.refused, "outputs": rows}
+        figures = {"db": round(self.db, 3), "error_db": round(self.error, 3)}
+        return {"name": self.name, **figures, "refused": self.refused, "outputs": rows}
 
 
 @dataclass(frozen=True)
@@ -123,7 +127,7 @@ def search(
         judges = _Judges(hands, recipe, Setting(key, graph, samples, runners, first, recipe.seed, passes, say))
         suited, used = judges.without_strangers(suited, len(samples))
         tried, held = judges.tried(used)
-        best = recipe.candidates[int(np.argmax([-np.inf if t.refused else t.db for t in tried]))]
+        best = recipe.candidates[choice(tried, recipe.within_errors)]
         if suited.left_out:
             line = Line(line.work.on(samples.some(used)))
     plan = None
@@ -182,7 +186,7 @@ class _Judges:
         folds, candidates = [*_folds(used, self.recipe.seed)], self.recipe.candidates
         scores = self.hands.judge([Trial(c, fit, back) for fit, back in folds for c in candidates], self.setting)
         each = [_over_folds(scores[i :: len(candidates)]) for i in range(len(candidates))]
-        return tuple(_tried(self.recipe, each)), sum(len(back) for _, back in folds)
+        return compared(self.recipe, each), sum(len(back) for _, back in folds)
 
 
 def _over_folds(scores: Sequence[Score]) -> Score:
@@ -206,12 +210,33 @@ def _folds(numbers: Sequence[int], seed: int) -> Iterator[tuple[tuple[int, ...],
         yield tuple(sorted({*order} - {*part})), tuple(sorted(part))
 
 
-def _tried(recipe: Recipe, scores: Sequence[Score]) -> Iterator[Tried]:
-    base: Mapping[str, float] = {}
+def compared(recipe: Recipe, scores: Sequence[Score]) -> tuple[Tried, ...]:
+    """What the candidates of a recipe are beside each other. scores: of each, on the same samples."""
+    found = list[Tried]()
     for candidate, score in zip(recipe.candidates, scores, strict=True):
-        means = score.db()
-        base = base or means
-        worse = [(n, base[n] - db) for n, db in means.items() if base[n] - db > recipe.within_db]
-        refused = f"{worse[0][0]} is {worse[0][1]:.1f} dB below the first" if worse else ""
         outputs = {n: Tally.of(states).result() for n, states in score.tallies.items()}
-        yield Tried(candidate.name, outputs, means, refused)
+        one = Tried(candidate.name, outputs, score.db())
+        found.append(
+            replace(one, refused=_refused(one, found[0], errors(score, scores[0])[1], recipe) if found else "")
+        )
+    best = _best(found)
+    return tuple(replace(t, error=errors(s, scores[best])[0]) for t, s in zip(found, scores, strict=True))
+
+
+def _refused(t: Tried, first: Tried, error: Mapping[str, float], recipe: Recipe) -> str:
+    """Why a candidate is not kept. error: standard errors of its outputs' differences from the first."""
+    if first.db - t.db > recipe.within_db:
+        return f"{first.db - t.db:.1f} dB below the first"
+    below = {n: first.means[n] - db for n, db in t.means.items()}
+    worse = (n for n, db in below.items() if db > recipe.within_db + _CLEARLY * error[n])
+    return next((f"{n} is {below[n]:.1f} dB below the first" for n in worse), "")
+
+
+def _best(tried: Sequence[Tried]) -> int:
+    return max((i for i, t in enumerate(tried) if not t.refused), key=lambda i: tried[i].db)
+
+
+def choice(tried: Sequence[Tried], within: float) -> int:
+    """The number of the last candidate that is as good as the best: so many standard errors below it at most."""
+    best = tried[_best(tried)].db
+    return max(i for i, t in enumerate(tried) if not t.refused and best - t.db <= within * t.error)

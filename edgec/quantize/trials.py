@@ -73,15 +73,43 @@ class Score:
         noise decide, and of the mean of their own.
         """
         found: dict[str, float] = {}
-        for name, rows in self.rows.items():
-            signal, noise = np.array(rows, np.float64).T
-            own = _ratio(np.maximum(signal, _FLOOR * signal.mean()), noise)
+        for name in self.rows:
+            signal, noise, own = self._output(name)
             found[name] = float((own.mean() + _ratio(signal.sum(), noise.sum())) / 2)
         return found
+
+    def without(self) -> dict[str, Array]:
+        """`db` without one of the samples: [samples]."""
+        found: dict[str, Array] = {}
+        for name, rows in self.rows.items():
+            signal, noise, own = self._output(name)
+            others = (own.sum() - own) / max(1, len(rows) - 1)
+            found[name] = (others + _ratio(signal.sum() - signal, noise.sum() - noise)) / 2
+        return found
+
+    def _output(self, name: str) -> tuple[Array, Array, Array]:
+        """The samples' signal, noise, and what the one is to the other."""
+        signal, noise = np.array(self.rows[name], np.float64).T
+        return signal, noise, _ratio(np.maximum(signal, _FLOOR * signal.mean()), noise)
 
     def to_json(self) -> dict[str, Any]:
         """`Score(**…)` takes it back."""
         return {"tallies": self.tallies, "rows": self.rows}
+
+
+def errors(a: Score, b: Score) -> tuple[float, dict[str, float]]:
+    """Of the difference between two candidates on the same samples, its standard error as the jackknife tells it, in
+    dB: of the mean over outputs, and of each.
+    """
+    one, other = a.without(), b.without()
+    differences = {name: one[name] - other[name] for name in one}
+    mean = np.mean([*differences.values()], axis=0)
+    return _jackknife(mean), {name: _jackknife(d) for name, d in differences.items()}
+
+
+def _jackknife(without: Array) -> float:
+    n = len(without)
+    return float(np.sqrt((n - 1) / n * np.square(without - without.mean()).sum()))
 
 
 def _ratio(signal: Array, noise: Array) -> Array:

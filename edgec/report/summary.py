@@ -144,10 +144,16 @@ def _tried(found: Found) -> Iterator[str]:
     how = "each held back in turn" if found.held == found.samples else "held back from all candidates"
     yield f"quantized by {found.recipe.name}: {found.candidate.name}; judged on {_samples(found.held)}, {how}:"
     rows = [
-        (t.name, f"{t.db:.1f}", f"{t.db - first.db:+.1f}", f"refused: {t.refused}" if t.refused else "")
+        (
+            t.name,
+            f"{t.db:.1f}",
+            f"{t.db - first.db:+.1f}",
+            f"±{t.error:.1f}" if t.error else "",
+            f"refused: {t.refused}" if t.refused else "kept" if t.name == found.candidate.name else "",
+        )
         for t in sorted(found.tried, key=lambda t: -t.db)
     ]
-    yield table(("tried", "SQNR, dB", f"over {first.name}", ""), rows, "lrrl")
+    yield table(("tried", "SQNR, dB", f"over {first.name}", "beside the best", ""), rows, "lrrrl")
 
 
 def _layer(worst: LayerNoise) -> Iterator[str]:
