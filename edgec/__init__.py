@@ -71,6 +71,8 @@ def compile(
     min_tpu_share: str | None = None,
     preprocess: str | None = None,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
+    fix: Mapping[str, float | Sequence[float]] | None = None,
+    state: Mapping[str, str] | None = None,
     min_cosine: float = 0.9,
     disable: Sequence[str] = (),
     edgetpu: str = "auto",
@@ -89,18 +91,16 @@ def compile(
 
     Args:
         model: the .onnx or .tflite file.
-        target: "host", "pi4", "pi4+coral", …
-        output: the bundle.
+        target: "host", "pi4", "pi4+coral", … output: the bundle.
         calibrate: a folder of photos or an .npz; quantizes to int8.
         quantize: how (docs/quantization.md): "best" of several ways, "fast" or a .toml file.
         prune: take out channels (docs/quantization.md): "1%".
         float_ops, max_drop, min_sqnr, max_ms, min_tpu_share: what stays float32 (docs/quantization.md).
         validate: others to verify with (default: a quarter of `calibrate`, held back).
         allow_float: run a float model without `calibrate` on the CPU though the target has an Edge TPU.
-        preprocess: how photos become inputs (docs/preprocessing.md).
-        input_shapes: freezes dynamic inputs, by name.
-        min_cosine: how like the float model int8 must be.
-        disable: passes or rewrites to leave out.
+        preprocess: how photos become inputs (docs/preprocessing.md). input_shapes: freezes dynamic inputs, by name.
+        fix, state: inputs that are constants; that are what these outputs were at the last call (docs/state.md).
+        min_cosine: how like the float model int8 must be. disable: passes or rewrites to leave out.
         edgetpu: what it gets of what it can run: "auto" (what is faster) or "all"; optimistic: and of what it may have.
         labels: a text file, one a line. threads: the most that its C can use, 1 to 4.
         tuned: schedules that `tune` found (default: those of its default file), "none" for analysis alone.
@@ -145,6 +145,8 @@ def explain(
     min_tpu_share: str | None = None,
     preprocess: str | None = None,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
+    fix: Mapping[str, float | Sequence[float]] | None = None,
+    state: Mapping[str, str] | None = None,
     min_cosine: float = 0.9,
     disable: Sequence[str] = (),
     edgetpu: str = "auto",
@@ -451,6 +453,9 @@ def _options(given: Mapping[str, Any]) -> Options:
     found |= {name: tuple(found[name]) for name in ("disable", "float_ops")}
     found |= {name: str(found[name]) for name in ("quantize", "tuned", "workers") if found.get(name) is not None}
     found["input_shapes"] = {name: tuple(shape) for name, shape in (found["input_shapes"] or {}).items()}
+    fixed = (found["fix"] or {}).items()
+    found["fix"] = {name: tuple(x) if isinstance(x, Sequence) else (float(x),) for name, x in fixed}
+    found["state"] = dict(found["state"] or {})
     return Options(**found)
 
 

@@ -26,10 +26,9 @@ from edgec.emit.c import check_kernels
 from edgec.errors import EdgecError, InputError, UnsupportedError
 from edgec.frontends import checked
 from edgec.frontends.onnx import graph_of
-from edgec.ir import Array, Graph, interp
+from edgec.ir import Array, Graph, Run, interp
 from edgec.ir.opdef import ComputedError
 from edgec.passes.pipeline import optimize
-from edgec.quantize.observers import Run
 
 _DEVICES = ("CPU", "INTERP")
 

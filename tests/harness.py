@@ -13,6 +13,7 @@ import numpy as np
 from edgec.emit.c import CSRC, CSource, segment_source
 from edgec.emit.tflite import write_tflite
 from edgec.ir import Array, Builder, Graph, Sample, TensorType
+from edgec.ir.interp import initial
 from edgec.schedule.cores import PLAIN, Core
 from edgec.toolchain.cc import Compiler
 
@@ -87,7 +88,7 @@ def run_c(
     source = segment_source(graph, "seg", core)
     with tempfile.TemporaryDirectory() as tmp:
         build_library(source.text, Path(tmp), compiler or Compiler.native("gcc"))
-        return run_segment(Path(tmp) / LIBRARY, source, graph, inputs)
+        return run_segment(Path(tmp) / LIBRARY, source, graph, {**initial(graph), **inputs})
 
 
 _DECLARED = re.compile(r"^(?:static const \w+|EK_OP void|    (?=\w+ = \d+,)) ?(\w+)", re.MULTILINE)

@@ -57,7 +57,7 @@ class Remote(Device):
         bundle.manifest.check_threads(threads, str(bundle.path))
         infos = bundle.manifest.output_infos()
         files = []
-        for array in check_inputs(bundle.manifest, inputs):
+        for array in check_inputs(bundle.manifest, inputs).values():
             file = io.BytesIO()
             np.save(file, np.ascontiguousarray(array).reshape(array.shape))
             files.append(file.getvalue())

@@ -35,6 +35,21 @@ _QUANTIZE_HELP = (
 _QUIET = click.option("-q", "--quiet", is_flag=True, help="print nothing but errors")
 
 
+def _input_options() -> list[Callable[..., Any]]:
+    """Those about the model's inputs."""
+    return [
+        click.option("--preprocess", metavar="SPEC", help=_PREPROCESS_HELP),
+        click.option("--input-shape", multiple=True, metavar="NAME=1x3x224x224", help="freeze a dynamic input"),
+        click.option("--fix", multiple=True, metavar="NAME=16000", help="an input that is a constant"),
+        click.option(
+            "--state",
+            multiple=True,
+            metavar="INPUT=OUTPUT",
+            help="an input that is, at each call, what this output was at the last one; zeros at first",
+        ),
+    ]
+
+
 def _lowering_options(fn: Callable[..., Any]) -> Callable[..., Any]:
     """The options that `compile` and `explain` share."""
     for option in reversed(
@@ -77,8 +92,7 @@ def _lowering_options(fn: Callable[..., Any]) -> Callable[..., Any]:
             click.option(
                 "--min-tpu-share", metavar="PERCENT", help="and this part of the MACs stays on the Edge TPU: 90%"
             ),
-            click.option("--preprocess", metavar="SPEC", help=_PREPROCESS_HELP),
-            click.option("--input-shape", multiple=True, metavar="NAME=1x3x224x224", help="freeze a dynamic input"),
+            *_input_options(),
             click.option("--min-cosine", default=0.9, show_default=True, help="how like the float model int8 must be"),
             click.option("--disable-pass", multiple=True, metavar="NAME", help="switch a pass or a rewrite off"),
             click.option(
@@ -236,6 +250,8 @@ def _options(
     calibrate: Path | None,
     preprocess: str | None,
     input_shape: tuple[str, ...],
+    fix: tuple[str, ...],
+    state: tuple[str, ...],
     min_cosine: float,
     disable_pass: tuple[str, ...],
     edgetpu: str,
@@ -260,6 +276,7 @@ def _options(
     return Options(
         target, calibrate, preprocess, shapes, disable_pass, min_cosine, optimistic, validate, allow_float, threads,
         tuned, quantize, edgetpu, workers, prune, floats, max_drop, min_sqnr, max_ms, min_tpu_share,
+        dict(map(_parse_fixed, fix)), dict(map(_parse_state, state)),
     )  # fmt: skip
 
 
@@ -272,6 +289,24 @@ def _parse_shape(text: str) -> tuple[str, tuple[int, ...]]:
     if not equals or not name or not shape or min(shape) < 1:
         raise InputError(f"--input-shape {text} is not NAME=1x3x224x224", hint="give positive sizes separated by x")
     return name, shape
+
+
+def _parse_fixed(text: str) -> tuple[str, tuple[float, ...]]:
+    name, equals, numbers = text.rpartition("=")
+    try:
+        values = tuple(float(n) for n in numbers.split(","))
+    except ValueError:
+        values = ()
+    if not equals or not name or not values:
+        raise InputError(f"--fix {text} is not NAME=16000", hint="give one number, or one for each element: 1,2,3")
+    return name, values
+
+
+def _parse_state(text: str) -> tuple[str, str]:
+    name, equals, output = text.partition("=")
+    if not equals or not name or not output:
+        raise InputError(f"--state {text} is not INPUT=OUTPUT", hint="name an input and the output that comes back")
+    return name, output
 
 
 VERBS: tuple[click.Command, ...] = (compile, finish, explain, run, doctor, demo)

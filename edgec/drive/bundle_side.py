@@ -87,6 +87,7 @@ class BundleSide:
         """See Side."""
         if self._session is None:
             return self._walk(inputs, see)
+        self._session.reset()
         outputs = self._session.run(inputs)
         for name in self._bundle.manifest.tensors:
             see(self._known[name], self._session.tensor(name))
@@ -106,6 +107,9 @@ class BundleSide:
             if other is not None:
                 array[...] = other
 
+        for state in m.state:
+            if state.initial is not None:
+                buffers[state.input][:] = np.frombuffer(self._bundle.read(state.initial), np.uint8)
         for name in m.inputs:
             buffers[name][:] = np.ascontiguousarray(inputs[name]).reshape(-1).view(np.uint8)
             show(self._known[name], buffers[name])

@@ -13,7 +13,7 @@ from edgec_devices.boards import ArchTarget, Board
 from edgec_runtime import Bundle, Contents, write_bundle
 from edgec_runtime.bundle import WEIGHTS_FILE
 
-from edgec.drive.contents import contents_of
+from edgec.drive.contents import contents_of, state_files
 from edgec.drive.edgetpu_loop import Outcome, ask, told
 from edgec.drive.job import Job
 from edgec.drive.lower import Dump, Lowered, Options, lower
@@ -162,6 +162,7 @@ def _build(job: Job, lowered: Lowered, asked: Outcome | None, labels: Sequence[s
     for t in board.targets:
         beside = app_files(sources[t.name].texts, t.mcpu, sources[t.name].flags, link)
         files |= {f"src/{t.name}/{name}": text.encode() for name, text in beside.items()}
+    files |= state_files(lowered.graph)
     weights = weights_files({t: made.weights for t, made in sources.items()})
     files |= {path: sources[t].weights for t, path in weights.items()}
     first = sources[board.targets[0].name]

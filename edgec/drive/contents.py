@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from edgec_partitioner.segments import Segment
-from edgec_runtime import Contents, SegmentInfo, TensorInfo
+from edgec_runtime import Contents, SegmentInfo, StateInfo, TensorInfo
 from edgec_runtime import Quant as TensorQuant
 
 from edgec.drive.lower import Lowered
 from edgec.emit.program import DESCR
 from edgec.emit.sources import crossing
-from edgec.ir import Quant, Value
+from edgec.ir import Graph, Quant, Value
 from edgec.version import VERSION
 
 
@@ -37,8 +37,9 @@ def contents_of(
         name=lowered.graph.name,
         target=lowered.target.name,
         board=lowered.target.board.name,
-        inputs=names(lowered.graph.inputs),
-        outputs=names(lowered.graph.outputs),
+        inputs=names(lowered.graph.given()),
+        outputs=names(lowered.graph.returned()),
+        state=state_of(lowered.graph),
         tensors={n: TensorInfo(n, t.shape, DESCR[t.dtype], _quant(t.quant)) for n, t in tensors.items()},
         segments=tuple(_segment(s, arena[s.name], files) for s in lowered.partition.segments),
         libraries={t: f"lib/{t}/libmodel.so" for t in targets},
@@ -79,6 +80,22 @@ def _segment(s: Segment, arena: int, files: Mapping[str, bytes]) -> SegmentInfo:
 
 def _quant(q: Quant | None) -> TensorQuant | None:
     return None if q is None else TensorQuant(tuple(q.scale), tuple(q.zero_point), q.axis)
+
+
+def state_of(graph: Graph) -> tuple[StateInfo, ...]:
+    """What is kept between calls; what it begins as is in `state_files`, unless it is zeros."""
+    return tuple(
+        StateInfo(s.input, s.output, _initial_path(i) if s.initial.any() else None) for i, s in enumerate(graph.state)
+    )
+
+
+def state_files(graph: Graph) -> dict[str, bytes]:
+    """What state begins as, by path in the bundle."""
+    return {_initial_path(i): s.initial.tobytes() for i, s in enumerate(graph.state) if s.initial.any()}
+
+
+def _initial_path(i: int) -> str:
+    return f"state/{i}.bin"
 
 
 def names(values: Sequence[Value]) -> tuple[str, ...]:

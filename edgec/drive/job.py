@@ -58,7 +58,7 @@ class Job:
         try:
             options = dict(recipe["options"])
             options |= {k: Path(options[k]) for k in ("calibrate", "validate") if options.get(k) is not None}
-            options["input_shapes"] = {k: tuple(v) for k, v in options["input_shapes"].items()}
+            options |= {n: {k: tuple(v) for k, v in options[n].items()} for n in ("input_shapes", "fix")}
             options |= {k: tuple(options[k]) for k in ("disable", "float_ops")}
             labels = recipe["labels"]
             job = cls(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from edgec_devices.boards import Target
@@ -22,13 +23,13 @@ from edgec.drive.workers import Workers
 from edgec.emit.c import check_kernels
 from edgec.errors import InputError, did_you_mean
 from edgec.frontends import read_model
+from edgec.frontends.asked import likely_state
 from edgec.frontends.stated import stated_preprocessing
-from edgec.ir import Array, Graph, Refusal, verify
+from edgec.ir import Array, Calls, Graph, Refusal, Run, verify
 from edgec.passes.pipeline import available, optimize
 from edgec.passes.recognize_quantized import described
-from edgec.quantize.calibration import Kept, Sample, load_calibration, split
+from edgec.quantize.calibration import HELD_BACK, Kept, Sample, ahead, load_calibration, split
 from edgec.quantize.limits import Limits, share
-from edgec.quantize.observers import Run
 from edgec.quantize.plan import Pricer, leaving
 from edgec.quantize.preprocess import choose, tensor_info
 from edgec.quantize.pruning import Pruned, prune
@@ -68,6 +69,7 @@ class Options:
     quantize: a recipe (docs/quantization.md): "best", "fast" or a .toml file. edgetpu: one of SHARES.
     workers: who tries the candidates of a recipe: see `Workers.of`. prune: how far channels are taken out, as max_drop.
     float_ops: names of ops that stay float. max_drop, min_sqnr, max_ms, min_tpu_share: see `Limits.of`.
+    fix, state: of inputs, by name: their values, and the outputs that come back as them (`read_model`).
     """
 
     target: str = "host"
@@ -90,6 +92,8 @@ class Options:
     min_sqnr: float | None = None
     max_ms: float | None = None
     min_tpu_share: str | None = None
+    fix: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    state: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def limits(self) -> Limits:
@@ -205,16 +209,16 @@ def lower(
     recipe = _recipe(options)
     wishes = Wishes(options.optimistic, rewrites_off, everything=options.edgetpu == "all")
     say("read")
-    imported = read_model(model, options.input_shapes, opaque=assume)
-    stated = stated_preprocessing(model, [tensor_info(v.name, v.type) for v in imported.inputs])
-    preprocess = choose(imported.inputs, options.preprocess, stated.by_input)
+    imported = read_model(model, options.input_shapes, opaque=assume, fixed=options.fix, state=options.state)
+    stated = stated_preprocessing(model, [tensor_info(v.name, v.type) for v in imported.given()])
+    preprocess = choose(imported.given(), options.preprocess, stated.by_input)
     if dump is not None:
         dump("import", imported)
     say("optimise")
     plain = graph = optimize(imported.copy(), passes_off, dump)
     say("load samples")
-    data = _data(imported, options, preprocess)
     check_kernels(graph)
+    data = _data(graph, options, preprocess, partial(runner, compiler=native_compiler(cc), say=say))
     float_model = _is_float(graph, options)
     calibrated = float_model and options.calibrate is not None
     left = float_model and target.coral and not calibrated
@@ -241,7 +245,7 @@ def lower(
     return Lowered(
         target, preprocess, imported, graph, data.verify, data.source, calibrated, assume, tuple(made), wishes,
         place(graph, target, wishes), floats, data.seen, left and not assume,
-        (*stated.notes, *_precision_notes(float_model, options, floats, law)), law,
+        (*stated.notes, *_told_of_state(imported), *_precision_notes(float_model, options, floats, law)), law,
     )  # fmt: skip
 
 
@@ -344,15 +348,39 @@ def _disabled(names: Sequence[str]) -> tuple[set[str], set[str]]:
     return set(names) & set(passes), set(names) & set(table)
 
 
-def _data(graph: Graph, options: Options, chosen: Mapping[str, Preprocess]) -> Data:
-    """Calibration data and others to verify with; reproducible noise to verify with where there are none."""
-    preprocess = chosen.get(graph.inputs[0].name) if len(graph.inputs) == 1 else None
+def _told_of_state(graph: Graph) -> Iterator[str]:
+    """What is kept between calls, or may have to be."""
+    if graph.state:
+        names = ", ".join(s.input for s in graph.state)
+        nbytes = sum(s.initial.nbytes for s in graph.state)
+        yield f"state: {names} ({nbytes} bytes) is kept from one call to the next; session.reset() begins anew"
+    for before, after in likely_state(graph):
+        option = f"--state {before.name}={after.name}"
+        yield f"{before.name} and {after.name} look like state: {option} keeps it from one call to the next"
+
+
+def _data(graph: Graph, options: Options, chosen: Mapping[str, Preprocess], runs: Callable[[Graph, int], Run]) -> Data:
+    """Calibration data and others to verify with; reproducible noise to verify with where there are none.
+
+    Of a graph with state, samples are the first of a sequence of calls; what the calls before left (by `runs`) becomes
+    part of each.
+    """
+    inputs = graph.given()
+    preprocess = chosen.get(inputs[0].name) if len(inputs) == 1 else None
+
+    def load(path: Path) -> Sequence[Sample]:
+        found = load_calibration(path, inputs, preprocess)
+        if graph.state:
+            found = found[: CALIBRATION_SAMPLES + HELD_BACK]
+            found = [*Calls(graph, runs(graph, len(found))).inputs(ahead(found))]
+        return found
+
     given, own = options.calibrate, options.validate
     known: Sequence[Sample] = ()
     other: Sequence[Sample] = [random_sample(graph)]
     source, seen = "noise", False
     if given is not None:
-        every = load_calibration(given, graph.inputs, preprocess)
+        every = load(given)
         known, other = split(every, CALIBRATION_SAMPLES, hold=own is None)
         source, seen = f"{_name(given)}, held back from calibration", False
         if not other:
@@ -360,7 +388,7 @@ def _data(graph: Graph, options: Options, chosen: Mapping[str, Preprocess]) -> D
     if own is not None:
         seen = given is not None and own.resolve() == given.resolve()
         source = f"{_name(own)}, the same as for calibration" if seen else _name(own)
-        other = load_calibration(own, graph.inputs, preprocess)
+        other = load(own)
     return Data(known, other, source, seen)
 
 

@@ -15,8 +15,7 @@ from edgec_devices.boards import Board
 
 from edgec.emit.c import CSRC, constants_again, segment_source
 from edgec.errors import UnsupportedError
-from edgec.ir import Array, Graph, KernelCall, Op, Value, interp
-from edgec.quantize.observers import Observe, Run
+from edgec.ir import Array, Graph, KernelCall, Observe, Op, Run, Value, interp
 from edgec.schedule.cores import Core, cores_of
 from edgec.schedule.records import signature
 from edgec.schedule.variant import Rules, Schedule, Variant, preferred

@@ -38,7 +38,7 @@ def run_bundle(
     with Bundle.open(path) as bundle:
         manifest = bundle.manifest
         given = load_inputs(inputs, manifest)
-        prepared = dict(zip(manifest.inputs, check_inputs(manifest, given), strict=True))
+        prepared = check_inputs(manifest, given)
         results = device_for(device, timeout).run(bundle, prepared, threads)
     _save(output, results, manifest)
     shapes = ", ".join(f"{n} {a.dtype}{list(a.shape)}" for n, a in results.items())
@@ -83,8 +83,9 @@ def load_inputs(path: Path, manifest: Manifest) -> dict[str, Array]:
 
 def _by_name(arrays: Mapping[str, Array], manifest: Manifest, path: Path) -> dict[str, Array]:
     """As named; as in0_0, in0_1, … (sample 0); or the only array for the only input."""
-    if any(name in manifest.inputs for name in arrays):
-        return {name: arrays[name] for name in arrays if name in manifest.inputs}
+    known = (*manifest.inputs, *manifest.kept)
+    if any(name in known for name in arrays):
+        return {name: arrays[name] for name in arrays if name in known}
     if "in0_0" in arrays:
         return {name: arrays[f"in0_{j}"] for j, name in enumerate(manifest.inputs) if f"in0_{j}" in arrays}
     if len(arrays) == 1 and len(manifest.inputs) == 1:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from edgec.comparing.side import Look, Sample, See, walk
 from edgec.drive.native import NativeGraph
 from edgec.errors import EdgecError, InputError
 from edgec.ir import Array, Graph, Value
+from edgec.ir.interp import initial
 from edgec.schedule.cores import Core
 from edgec.toolchain.cc import Compiler
 
@@ -26,8 +27,8 @@ class InterpSide:
 
     def __init__(self, name: str, graph: Graph, how: str = "interp") -> None:
         self.name, self.how, self.graph = name, how, graph
-        self.inputs: Sequence[Value] = graph.inputs
-        self.outputs: Sequence[Value] = graph.outputs
+        self.inputs: Sequence[Value] = graph.given()
+        self.outputs: Sequence[Value] = graph.returned()
         self.parts: Mapping[str, Graph] = {"": graph}
         self.factors: Factors = {}
 
@@ -40,7 +41,7 @@ class InterpSide:
         self._walk(inputs, see)
 
     def _walk(self, inputs: Sample, see: See) -> dict[str, Array]:
-        known = walk(self.parts, inputs, see)
+        known = walk(self.parts, {**initial(self.graph), **inputs}, see)
         return {v.name: known[v.name] for v in self.outputs}
 
     def close(self) -> None:
@@ -63,7 +64,8 @@ class NativeSide(InterpSide):
             if other is not None:
                 array[...] = other
 
-        return self._native({name: array.copy() for name, array in inputs.items()}, observe)
+        whole = {**initial(self.graph), **inputs}
+        return self._native({name: array.copy() for name, array in whole.items()}, observe)
 
 
 class LiteRtSide(InterpSide):
@@ -73,11 +75,14 @@ class LiteRtSide(InterpSide):
 
     def __init__(self, name: str, path: Path, graph: Graph, optimised: bool) -> None:
         super().__init__(name, graph, f"LiteRT, {'optimised' if optimised else 'reference'} kernels")
-        self._interpreter = litert(path.read_bytes(), optimised, name)
+        self._new = partial(litert, path.read_bytes(), optimised, name)
+        self._interpreter = self._new()
         self._tensors = {str(d["name"]): int(d["index"]) for d in reversed(self._interpreter.get_tensor_details())}
 
     def run(self, inputs: Sample, see: Look) -> dict[str, Array]:
         """See Side."""
+        if self.graph.state:
+            self._interpreter = self._new()  # its variables have no other way back
         for detail, v in zip(self._interpreter.get_input_details(), self.inputs, strict=True):
             self._interpreter.set_tensor(detail["index"], inputs[v.name])
         self._interpreter.invoke()

@@ -106,6 +106,7 @@ def _write(path: Path, trial: Trial, made: TrialSource) -> None:
         board=trial.board,
         inputs=made.inputs,
         outputs=(OFF,),
+        state=(),
         tensors={n: TensorInfo(n, t.shape, DESCR[t.dtype], None) for n, t in made.tensors.items()},
         segments=(SegmentInfo(SEGMENT, "cpu", made.inputs, (OFF,), made.arena),),
         libraries={target.name: library},

@@ -57,9 +57,9 @@ def target_sources(
     ]  # fmt: skip
     texts = {f"{source.name}.c": source.text for _, source in every}
     flags = {f"{source.name}.c": core.flags for core, source in every if len(kept) > 1}
-    ends = _names(graph.inputs), _names(graph.outputs)
+    ends = _names(graph.given()), _names(graph.returned())
     tensors, threads = crossing(graph, segments), cores[-1].threads
-    texts["model.c"] = model_source(graph.name, tensors, entries, *ends, weights.data, threads)
+    texts["model.c"] = model_source(graph.name, tensors, entries, *ends, weights.data, threads, graph.state)
     return TargetSources(texts, flags, common, kept, arena, weights.data)
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from edgec.errors import InputError
+from edgec.frontends.asked import fix, keep_state
 from edgec.frontends.onnx import read_onnx
 from edgec.frontends.tflite import read_tflite
 from edgec.ir import Graph, verify
@@ -14,26 +15,31 @@ from edgec.ir.verify import VerifyError
 MAX_TENSOR_BYTES = 1 << 30
 """No board that edgec compiles for could hold more in one tensor."""
 
-_READERS: dict[str, Callable[[Path, Mapping[str, tuple[int, ...]]], Graph]] = {
-    ".onnx": read_onnx,
-    ".tflite": read_tflite,
-}
 
-
-def read_model(path: Path, input_shapes: Mapping[str, tuple[int, ...]] | None = None, *, opaque: bool = False) -> Graph:
+def read_model(
+    path: Path,
+    input_shapes: Mapping[str, tuple[int, ...]] | None = None,
+    *,
+    opaque: bool = False,
+    fixed: Mapping[str, Sequence[float]] | None = None,
+    state: Mapping[str, str] | None = None,
+) -> Graph:
     """The graph of a .onnx or .tflite file; `input_shapes` freezes dynamic inputs by name.
 
-    opaque: operators of a .tflite file that edgec cannot read become opaque ones (see ops/opaque.py).
+    opaque: operators of a .tflite file that edgec cannot read become opaque ones (see ops/opaque.py). fixed: inputs
+    that are constants, by name: one number, or one for each element. state: inputs that are, at each call, what these
+    outputs were at the call before.
     """
     if not path.is_file():
         raise InputError(f"no such model file: {path}", hint="check the path")
-    reader = _READERS.get(path.suffix.lower())
-    if reader is None:
-        raise InputError(f"{path.name} is neither .onnx nor .tflite", str(path), "export the model to one of them")
-    if opaque and reader is read_tflite:
-        graph = read_tflite(path, input_shapes or {}, opaque=True)
+    if path.suffix.lower() == ".onnx":
+        graph = read_onnx(path, input_shapes or {}, fixed or {})
+    elif path.suffix.lower() == ".tflite":
+        graph = read_tflite(path, input_shapes or {}, opaque=opaque)
+        fix(graph, fixed or {})
     else:
-        graph = reader(path, input_shapes or {})
+        raise InputError(f"{path.name} is neither .onnx nor .tflite", str(path), "export the model to one of them")
+    keep_state(graph, state or {})
     for v in (*graph.inputs, *graph.outputs):
         if not v.type.size:
             hint = "leave it out, or give it elements: a bundle's inputs and outputs have some"

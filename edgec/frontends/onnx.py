@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProt
 
 import edgec.ops  # noqa: F401 (registers all operations)
 from edgec.errors import EdgecError, InputError, UnsupportedError
+from edgec.frontends.asked import fix_onnx
 from edgec.frontends.onnx_file import (
     DOMAINS,
     check,
@@ -55,12 +57,17 @@ _WIDTHS = {TensorProto.FLOAT16: "float16", TensorProto.DOUBLE: "float64"}
 """Floats that are float32 inside, and as the file has them at the border."""
 
 
-def read_onnx(path: Path, input_shapes: Mapping[str, tuple[int, ...]]) -> Graph:
+def read_onnx(
+    path: Path, input_shapes: Mapping[str, tuple[int, ...]], fixed: Mapping[str, Sequence[float]] = MappingProxyType({})
+) -> Graph:
     """Read the main graph; `input_shapes` freezes dynamic inputs by name, and a dynamic leading batch is frozen to 1.
 
+    fixed: inputs that are constants, as in `read_model`.
     Raises InputError for a damaged file, a dynamic input or a wrong name, UnsupportedError for what edgec cannot read.
     """
-    return graph_of(load(path), path, input_shapes)
+    model = load(path)
+    fix_onnx(model.graph, input_shapes, fixed)
+    return graph_of(model, path, input_shapes)
 
 
 def graph_of(model: ModelProto, path: Path, input_shapes: Mapping[str, tuple[int, ...]]) -> Graph:
@@ -77,7 +84,7 @@ def _check_operators(graph: GraphProto, path: Path, functions: Functions) -> Non
     constant = {t.name for t in graph.initializer} | {""}
     for number, node in needed_nodes(graph.node, [o.name for o in graph.output]):
         # its branch is looked at when it is read, and how often a loop goes too
-        decided = node.op_type in _LOOPS or (node.op_type == "If" and constant.issuperset(node.input))
+        decided = node.op_type in _LOOPS or node.op_type == "If"
         if node.op_type in ("Shape", "Size") or (_is_plain(node) and constant.issuperset(node.input)):
             constant.update(node.output)
         elif not decided and not _is_known(node, functions):
@@ -157,7 +164,7 @@ class _Reader:
             raise UnsupportedError("sparse initializers are not read", str(self.path), "export dense weights")
         constants = {t.name: t for t in self.graph.initializer}
         inputs = [i for i in self.graph.input if i.name not in constants]
-        check_names(input_shapes, [i.name for i in inputs], self.path)
+        check_names(input_shapes, [i.name for i in self.graph.input], self.path)
         for info in inputs:
             self._input(info, input_shapes.get(info.name))
         self._body(self.graph)
@@ -262,6 +269,9 @@ class _Reader:
             if isinstance(e, ComputedError):
                 e.inputs = self.build.graph.inputs_behind(e.values)
             hint = "simplify the node before exporting; report it if onnxruntime runs this file"
+            if isinstance(e, ComputedError) and node.op_type in _CONTROL_FLOW:
+                numbers = [v.name for v in self.build.graph.inputs if v.name in e.inputs and v.type.size == 1]
+                hint = f"--fix {numbers[0]}=NUMBER if it is always the same" if numbers else _CONTROL_FLOW_HINT
             raise UnsupportedError(f"{node.op_type}: {_reason(e)}", at, hint) from e
         for i, name in enumerate(node.output):
             if name and i < len(results):

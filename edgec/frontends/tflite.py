@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import edgec.ops  # noqa: F401 (registers all operations)
 from edgec.errors import InputError, UnsupportedError
 from edgec.frontends.tflite_file import FileOperator, TfliteFile, as_int8, damage_told
+from edgec.frontends.tflite_variables import OPERATORS, Variables
 from edgec.ir import Builder, Graph, Op, OpDef, TfliteOp, Value, fold
 from edgec.ir.attributes import Options
 from edgec.ir.opdef import by_name
@@ -68,25 +69,38 @@ def definition_of(o: FileOperator) -> type[OpDef]:
     return definition
 
 
-def add_operator(build: Builder, o: FileOperator, inputs: Sequence[Value | None], outputs: Sequence[Value]) -> None:
-    """Append what an operator means. Raises UnsupportedError if edgec cannot read it; then nothing is appended."""
+def add_operator(
+    build: Builder,
+    o: FileOperator,
+    inputs: Sequence[Value | None],
+    outputs: Sequence[Value],
+    variables: Collection[Value] = (),
+) -> dict[Value, Value]:
+    """Append what an operator means. Raises UnsupportedError if edgec cannot read it; then nothing is appended.
+
+    variables: the inputs that it keeps; returns what becomes of them.
+    """
     definition = definition_of(o)
     build.source = outputs[0].name if outputs else o.name
     mark = len(build.graph.ops)
     options = Options.of(o.options) if hasattr(o.options, "__dict__") else o.options
+    kept = {v: v for v in variables}
     try:
-        definition.from_tflite(TfliteOp(o.name, options, o.version, [*inputs], [*outputs], build, o.uint8))
+        definition.from_tflite(TfliteOp(o.name, options, o.version, [*inputs], [*outputs], build, o.uint8, kept))
         if isinstance(options, Options):
             options.check()
     except (ValueError, AttributeError, IndexError, TypeError, KeyError, ArithmeticError) as e:
         del build.graph.ops[mark:]
         raise UnsupportedError(f"{o.name}: {e}", o.at, "report the operator if other tools read this file") from e
+    return kept
 
 
 def add_opaque(
     build: Builder, o: FileOperator, inputs: Sequence[Value | None], outputs: Sequence[Value], why: str
 ) -> None:
-    """Append an operator of which only the types are known, and why it cannot be read."""
+    """Append an operator of which only the types are known, and why it cannot be read; nothing without a result."""
+    if not outputs:
+        return
     for v in outputs:  # a file may declare no sizes for what only its own kernel knows
         v.type = v.type.with_shape(tuple(max(1, d) for d in v.type.shape))
     types = tuple((v.type.dtype, v.type.shape) for v in outputs)
@@ -101,6 +115,10 @@ class _Reader:
     file: TfliteFile
     build: TfliteBuilder
     opaque: bool
+    variables: Variables = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.variables = Variables(self.file, self.build)
 
     def check_shapes(self, given: Mapping[str, tuple[int, ...]]) -> None:
         """TFLite shapes are static: --input-shape may only repeat them."""
@@ -120,7 +138,15 @@ class _Reader:
             self._operator(o, values)
         graph = self.build.graph
         graph.outputs = [self._border_out(i, values) for i in self.file.outputs]
+        self.variables.finish(graph)
         return graph
+
+    def _called(self, file: TfliteFile) -> Variables:
+        """What becomes of the variables in a subgraph without inputs."""
+        reader, values = _Reader(file, TfliteBuilder("once"), opaque=False), dict[int, Value]()
+        for o in file.operators():
+            reader._operator(o, values)
+        return reader.variables
 
     def _border_in(self, i: int) -> Value:
         name, file_type = self.file.name(i), self.file.type(i)
@@ -143,10 +169,15 @@ class _Reader:
         return outer
 
     def _operator(self, o: FileOperator, values: dict[int, Value]) -> None:
-        # before its tensors, which may be as strange
-        keeps_state = self.opaque or definition_of(o).keeps_state
-        absent = [i < 0 or (keeps_state and self._is_state(i, values)) for i in o.inputs]
-        inputs = [None if gone else self._value(i, values) for i, gone in zip(o.inputs, absent, strict=True)]
+        if o.name in OPERATORS:
+            self.variables.operator(o, values, lambda i: self._value(i, values), self._called)
+            return
+        definition = by_name("tflite", o.name) if self.opaque else definition_of(o)  # before its tensors
+        keeps_state = definition is not None and definition.keeps_state
+        inputs = [self._input(i, values, keeps_state) for i in o.inputs]
+        variables = [
+            v for i, v in zip(o.inputs, inputs, strict=True) if v is not None and i not in values and v.const is None
+        ]
         for i in o.outputs:
             if i not in values:
                 values[i] = self.build.declared(self.file, i)
@@ -154,18 +185,22 @@ class _Reader:
         ops = self.build.graph.ops
         mark = len(ops)
         try:
-            add_operator(self.build, o, inputs, outputs)
+            self.variables.keep(add_operator(self.build, o, inputs, outputs, variables))
         except UnsupportedError as e:
             if not self.opaque:
                 raise
-            if outputs:
-                add_opaque(self.build, o, inputs, outputs, e.what)
+            add_opaque(self.build, o, [None if v in variables else v for v in inputs], outputs, e.what)
         ops[mark:] = [op for op in ops[mark:] if isinstance(op.spec, Opaque) or not fold(op)]
 
-    def _is_state(self, i: int, values: dict[int, Value]) -> bool:
-        """Whether an operator reads a tensor that only it knows."""
-        alone = self.opaque or self.file.is_variable(i)
-        return alone and i not in values and not self.file.has_data(i)
+    def _input(self, i: int, values: dict[int, Value], keeps_state: bool) -> Value | None:
+        """An operator's input: absent, a variable that it keeps, or a value."""
+        if i < 0:
+            return None
+        if i in values or self.file.has_data(i):
+            return self._value(i, values)
+        if keeps_state and self.file.is_variable(i):
+            return self.variables.tensor(i)
+        return None if self.opaque else self._value(i, values)
 
     def _value(self, i: int, values: dict[int, Value]) -> Value:
         if i not in values:

@@ -107,9 +107,9 @@ class TfliteFile:
             builtin = max(int(code.builtinCode), int(code.deprecatedBuiltinCode))
             name = _OPCODES.get(builtin, f"number {builtin}")
             custom = name == "CUSTOM"
-            name = f"{CUSTOM}{_text(code.customCode)}" if custom else name
+            name = f"{CUSTOM}{text(code.customCode)}" if custom else name
             inputs, outputs = _indices(operator.inputs), _indices(operator.outputs)
-            uint8 = any(self.type(i) != as_int8(self.type(i)) for i in (*inputs, *outputs) if i >= 0)
+            uint8 = any(i >= 0 and self._is_uint8(i) for i in (*inputs, *outputs))
             options = operator.customOptions if custom else operator.builtinOptions
             at = f"operator {number} ({name}), {self.path}"
             yield FileOperator(name, builtin, int(code.version or 1), inputs, outputs, options, uint8, at)
@@ -122,7 +122,7 @@ class TfliteFile:
     def _names(self) -> list[str]:
         found: dict[str, None] = {}
         for i, tensor in enumerate(self.subgraph.tensors):
-            found[unique(_text(tensor.name) or f"tensor{i}", found.__contains__)] = None
+            found[unique(text(tensor.name) or f"tensor{i}", found.__contains__)] = None
         return list(found)
 
     def type(self, i: int) -> TensorType:
@@ -141,6 +141,10 @@ class TfliteFile:
         if t.dtype in _INTEGERS and t.quant is not None:
             self._check_quant(i, t, t.quant)
         return t
+
+    def _is_uint8(self, i: int) -> bool:
+        """Whether a tensor is of quantized uint8; of types that edgec does not compute with it is not."""
+        return self.subgraph.tensors[i].type == schema.TensorType.UINT8 and as_int8(self.type(i)) != self.type(i)
 
     def _check_quant(self, i: int, t: TensorType, quant: Quant) -> None:
         """Raise InputError for scales and zero points that no converter writes."""
@@ -235,5 +239,6 @@ def _quant(q: Any, shape: tuple[int, ...]) -> Quant | None:
     return Quant(scale, zero, axis if axis < len(shape) else len(shape) - 1)
 
 
-def _text(name: bytes | str | None) -> str:
+def text(name: bytes | str | None) -> str:
+    """A string of the file, which may be absent."""
     return name.decode("utf-8", "replace") if isinstance(name, bytes) else name or ""

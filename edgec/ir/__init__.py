@@ -1,8 +1,8 @@
 """The intermediate representation: typed SSA graphs, their text form, their checks and their numpy meaning."""
 
 from edgec.ir.build import Builder
-from edgec.ir.graph import Graph, Op, Value
-from edgec.ir.interp import fold, interp
+from edgec.ir.graph import Graph, Op, State, Value
+from edgec.ir.interp import Calls, Observe, Run, fold, interp
 from edgec.ir.kernel import PART, PARTS, KernelCall, Pointer, Scratch, Share, Struct, Table, constant
 from edgec.ir.opdef import (
     OnnxNode,
@@ -25,8 +25,10 @@ __all__ = [
     "PARTS",
     "Array",
     "Builder",
+    "Calls",
     "Graph",
     "KernelCall",
+    "Observe",
     "OnnxNode",
     "Op",
     "OpDef",
@@ -34,9 +36,11 @@ __all__ = [
     "Quant",
     "QuantRule",
     "Refusal",
+    "Run",
     "Sample",
     "Scratch",
     "Share",
+    "State",
     "Struct",
     "Table",
     "TensorType",

@@ -51,14 +51,40 @@ class Op:
         return f"{', '.join(map(repr, self.outputs))} = {self.kind}({', '.join(v.name for v in self.inputs)})"
 
 
+@dataclass(frozen=True, eq=False)
+class State:
+    """What a graph keeps between calls: an input that is, at each call, what this output was at the call before.
+
+    input, output: names, which no pass changes. initial: the input at the first call.
+    """
+
+    input: str
+    output: str
+    initial: Array
+
+
 @dataclass(eq=False)
 class Graph:
-    """Ops in an order in which every value is written before it is read."""
+    """Ops in an order in which every value is written before it is read.
+
+    state: those inputs and outputs that are its own; whoever calls it gives and gets the others.
+    """
 
     name: str
     inputs: list[Value] = field(default_factory=list)
     outputs: list[Value] = field(default_factory=list)
     ops: list[Op] = field(default_factory=list)
+    state: list[State] = field(default_factory=list)
+
+    def given(self) -> list[Value]:
+        """The inputs that callers give: those that are no state."""
+        kept = {s.input for s in self.state}
+        return [v for v in self.inputs if v.name not in kept]
+
+    def returned(self) -> list[Value]:
+        """The outputs that callers get: those that are no state."""
+        kept = {s.output for s in self.state}
+        return [v for v in self.outputs if v.name not in kept]
 
     def values(self) -> Iterator[Value]:
         """Every value once: inputs, then constants and results in the order of use."""
@@ -122,7 +148,8 @@ class Graph:
         """A deep copy that shares the constants' arrays and the specs."""
         twin = {v: Value(v.name, v.type, v.const) for v in self.values()}
         ops = [Op(o.spec, [twin[v] for v in o.inputs], [twin[v] for v in o.outputs], o.source) for o in self.ops]
-        return Graph(self.name, [twin[v] for v in self.inputs], [twin[v] for v in self.outputs], ops)
+        inputs, outputs = [twin[v] for v in self.inputs], [twin[v] for v in self.outputs]
+        return Graph(self.name, inputs, outputs, ops, [*self.state])
 
     def __eq__(self, other: object) -> bool:
         from edgec.ir.text import print_graph

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
 
 from edgec.ir.graph import Graph, Op, Value
 from edgec.ir.types import Array
 
+Observe = Callable[[Value, Array], None]
+"""Is given a value and its array, which it must not keep: the next op may write over it. What it writes into the array
+is what later ops read.
+"""
+Run = Callable[[Mapping[str, Array], Observe | None], dict[str, Array]]
+"""Runs one graph on inputs by name, shows every input and result in order, and returns the outputs by name."""
 
-def interp(
-    graph: Graph, inputs: Mapping[str, Array], observe: Callable[[Value, Array], None] | None = None
-) -> dict[str, Array]:
+
+def interp(graph: Graph, inputs: Mapping[str, Array], observe: Observe | None = None) -> dict[str, Array]:
     """Run the graph. `inputs` by name, of exactly the declared shapes and dtypes; returns the outputs by name.
 
-    `observe` is called with every computed value and its array (calibration, bisection).
+    State that is not among them has its initial value, and is among the outputs. `observe` is called with every
+    computed value and its array (calibration, bisection).
     """
     env: dict[Value, Array] = {}
+    inputs = {**initial(graph), **inputs}
     for v in graph.inputs:
         array = np.asarray(inputs[v.name])
         if array.shape != v.type.shape or array.dtype != v.type.np_dtype:
@@ -35,6 +42,40 @@ def interp(
             if last.get(v) == i and v not in graph.outputs:
                 env.pop(v, None)
     return {v.name: v.const if v.const is not None else env[v] for v in graph.outputs}
+
+
+def initial(graph: Graph) -> dict[str, Array]:
+    """The state at the first call, by the names of inputs."""
+    return {s.input: s.initial for s in graph.state}
+
+
+class Calls:
+    """Calls of a graph one after the other: it keeps the state between them.
+
+    run: what computes them, `interp` by default.
+    """
+
+    def __init__(self, graph: Graph, run: Run | None = None) -> None:
+        self.graph = graph
+        self._run = run or (lambda inputs, observe: interp(graph, inputs, observe))
+        self.reset()
+
+    def reset(self) -> None:
+        """Let the next call be the first one."""
+        self.state = initial(self.graph)
+
+    def __call__(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """The outputs that are no state, by name."""
+        outputs = self._run({**self.state, **inputs}, None)
+        self.state = {s.input: outputs[s.output] for s in self.graph.state}
+        return {v.name: outputs[v.name] for v in self.graph.returned()}
+
+    def inputs(self, samples: Iterable[Mapping[str, Array]]) -> Iterator[dict[str, Array]]:
+        """What the graph is called with when these are given in turn: the state as well."""
+        for sample in samples:
+            whole = {**self.state, **sample}
+            self(sample)
+            yield whole
 
 
 def run_op(op: Op, env: Mapping[Value, Array]) -> list[Array]:

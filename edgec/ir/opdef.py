@@ -121,6 +121,7 @@ class TfliteOp:
     has none), of a custom operator its bytes.
 
     Its values are int8 where the file has quantized uint8; `uint8` tells that the file's operator has such a tensor.
+    kept: its inputs that are variables, each with what it is at the next call; `from_tflite` says so.
     """
 
     name: str
@@ -130,6 +131,7 @@ class TfliteOp:
     outputs: list[Value]
     build: Builder
     uint8: bool = False
+    kept: dict[Value, Value] = field(default_factory=dict)
 
     def input(self, i: int) -> Value:
         """A required input."""
@@ -217,7 +219,7 @@ class OpDef:
     tflite: ClassVar[tuple[str, ...]] = ()
     """TFLite builtin names that `from_tflite` reads."""
     keeps_state: ClassVar[bool] = False
-    """Whether its TFLite operator has variables, which `from_tflite` sees as absent inputs."""
+    """Whether its TFLite operator has variables (`TfliteOp.kept`)."""
     quant: ClassVar[QuantRule] = QuantRule.FLOAT
     roles: ClassVar[tuple[str, ...]] = ("act",)
     """What each input is: act, weight, bias or index; the last entry holds for all that follow."""

@@ -5,6 +5,7 @@
     const %w : float32[4] = [1.0, 2.0, 3.0, 4.0]
     %y = add(%x, %w) {act='none'} : float32[1,4] from "node name"
     output %y
+    state %x = %y : float32[1,4] = [0.0, 0.0, 0.0, 0.0]
 
 A quantized type reads `int8[1,4] q(0.5, -128)`, per channel `q([…], [0, …], axis=0)`; long constants are base64.
 """
@@ -20,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from edgec.ir.graph import Graph, Op, Value
+from edgec.ir.graph import Graph, Op, State, Value
 from edgec.ir.opdef import OpDef
 from edgec.ir.types import Array, Quant, TensorType
 
@@ -43,11 +44,21 @@ def print_graph(graph: Graph, constants: bool = True) -> str:
         lines.append(f"const {_name(v)} : {_type(v.type)}{data}")
     lines += [_op(op) for op in graph.ops]
     lines += [f"output {_name(v)}" for v in graph.outputs]
+    lines += [_state(s) for s in graph.state]
     return "\n".join(lines) + "\n"
 
 
 def _name(v: Value) -> str:
-    return "%" + (v.name if _PLAIN.fullmatch(v.name) else json.dumps(v.name))
+    return _plain(v.name)
+
+
+def _plain(name: str) -> str:
+    return "%" + (name if _PLAIN.fullmatch(name) else json.dumps(name))
+
+
+def _state(s: State) -> str:
+    type_ = TensorType(s.initial.shape, str(s.initial.dtype))
+    return f"state {_plain(s.input)} = {_plain(s.output)} : {_type(type_)} = {_data(s.initial)}"
 
 
 def _type(t: TensorType) -> str:
@@ -80,6 +91,7 @@ def _attr(value: object) -> str:
 _HEAD = re.compile(r"graph (.*)")
 _INPUT = re.compile(rf"input ({_NAME}) : ({_TYPE})")
 _CONST = re.compile(rf"const ({_NAME}) : ({_TYPE})(?: = (.*))?")
+_STATE = re.compile(rf"state ({_NAME}) = ({_NAME}) : ({_TYPE}) = (.*)")
 _OUTPUT = re.compile(rf"output ({_NAME})")
 _OP = re.compile(
     rf"({_NAME}(?:, {_NAME})*) = (\w+)\(((?:{_NAME}(?:, {_NAME})*)?)\) \{{(.*)\}} : "
@@ -110,13 +122,16 @@ def _parse_line(line: str, graph: Graph, env: dict[str, Value]) -> None:
         _define(env, m[1], type_).const = zeros if m[3] is None else _parse_data(m[3], type_)
     elif m := _OUTPUT.fullmatch(line):
         graph.outputs.append(env[_parse_name(m[1])])
+    elif m := _STATE.fullmatch(line):
+        initial = _parse_data(m[4], _parse_type(m[3]))
+        graph.state.append(State(_parse_name(m[1]), _parse_name(m[2]), initial))
     elif m := _OP.fullmatch(line):
         inputs = [env[_parse_name(n)] for n in re.findall(_NAME, m[3])]
         types = [_parse_type(t) for t in re.findall(_TYPE, m[5])]
         outputs = [_define(env, n, t) for n, t in zip(re.findall(_NAME, m[1]), types, strict=True)]
         graph.ops.append(Op(_parse_spec(m[2], m[4]), inputs, outputs, json.loads(m[6]) if m[6] else ""))
     else:
-        raise ValueError("not a graph, input, const, op or output")
+        raise ValueError("not a graph, input, const, op, output or state")
 
 
 def _define(env: dict[str, Value], name: str, type_: TensorType) -> Value:

@@ -76,6 +76,18 @@ def _quantized_has_scale(graph: Graph) -> Iterator[str]:
             yield f"{v.name} is int8 without a scale"
 
 
+def _state_paired(graph: Graph) -> Iterator[str]:
+    """State is an input and an output of one shape and element type, as is its initial value; each is in one pair."""
+    inputs, outputs = ({v.name: v.type for v in values} for values in (graph.inputs, graph.outputs))
+    for s in graph.state:
+        if s.input not in inputs or s.output not in outputs:
+            yield f"the state {s.input} = {s.output} is no input and output"
+            continue
+        types = {(t.shape, t.dtype) for t in (inputs.pop(s.input), outputs.pop(s.output))}
+        if types != {(s.initial.shape, str(s.initial.dtype))}:
+            yield f"the state {s.input} = {s.output} is {types}, and begins as {s.initial.dtype}{[*s.initial.shape]}"
+
+
 def _has_kernel(graph: Graph) -> Iterator[str]:
     """Every op can be written as C."""
     for op in graph.ops:
@@ -83,7 +95,7 @@ def _has_kernel(graph: Graph) -> Iterator[str]:
             yield f"{op!r} has no C kernel"
 
 
-_ALWAYS: tuple[Check, ...] = (_defined_before_use, _unique_names, _types_inferred)
+_ALWAYS: tuple[Check, ...] = (_defined_before_use, _unique_names, _types_inferred, _state_paired)
 STAGES: dict[str, tuple[Check, ...]] = {
     "imported": _ALWAYS,
     "canonical": (*_ALWAYS, _int8_canonical),

@@ -277,10 +277,7 @@ class Lstm(_Recurrent):
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
-        """A layer of floats whose state is zeros when a sequence begins, as it is in the Keras layer it comes from.
-
-        TFLite's interpreter begins with the state that the last sequence left, until its variables are reset.
-        """
+        """A layer of floats. Its variables are state: a sequence begins with what the last one left, until a reset."""
         o, b, out, x = op.options, op.build, op.outputs[0], op.input(0)
         op.ignore("asymmetricQuantizeInputs")  # of hybrid kernels
         cls._check_tflite(op, x)
@@ -293,8 +290,10 @@ class Lstm(_Recurrent):
         hidden, act = out.type.shape[2], _TFLITE_ACTIVATIONS[o.fusedActivationFunction]
         acts, clip = [Logistic(), act, act], float(o.cellClip) or None
         layer = _Layer(b, out.name, hidden, xs, r, None, peepholes, acts, None, False, False, clip)
-        start = [b.const(np.zeros((batch, hidden), np.float32), f"{out.name}_start") for _ in range(2)]
-        every = _joined(b, _run(layer, _lstm, start, False, None)[0], 0, out.name)
+        start = [cls._start(op, at, (batch, hidden)) for at in (18, 19)]
+        shown, final = _run(layer, _lstm, start, False, None)
+        op.kept.update((v, b.add(Reshape(v.type.shape), [f], v.name)) for v, f in zip(start, final, strict=True))
+        every = _joined(b, shown, 0, out.name)
         if o.timeMajor:
             b.write(Reshape((steps, batch, hidden)), [every], [out])
         else:
@@ -308,7 +307,9 @@ class Lstm(_Recurrent):
             "coupled input and forget gates": not _given(op, 1),
             "a projection": _given(op, 16) or bool(o.projClip),
             "layer normalization": any(_given(op, i) for i in range(20, 24)),
-            "a state that comes from other operators": _given(op, 18) or _given(op, 19),
+            "a state that comes from other operators": any(
+                _given(op, i) and op.inputs[i] not in op.kept for i in (18, 19)
+            ),
             "recurrent weights that are a diagonal": bool(o.diagonalRecurrentTensors),
             "the fused activation": o.fusedActivationFunction not in _TFLITE_ACTIVATIONS,
             f"an input that is {x.type}": x.type.dtype != "float32",
@@ -317,6 +318,12 @@ class Lstm(_Recurrent):
             raise ValueError(f"{found[0]} is not supported")
         if (steps := x.type.shape[0 if o.timeMajor else 1]) > MOST_STEPS:
             raise ValueError(f"{steps} steps; edgec unrolls up to {MOST_STEPS}")
+
+    @staticmethod
+    def _start(op: TfliteOp, at: int, shape: tuple[int, int]) -> Value:
+        """The state before the first step: zeros where the operator stands alone."""
+        v = op.inputs[at] if _given(op, at) else None
+        return v if v is not None else op.build.const(np.zeros(shape, np.float32), f"{op.outputs[0].name}_start")
 
     @staticmethod
     def _stacked(op: TfliteOp, at: Sequence[int]) -> Value:

@@ -7,12 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from edgec.ir import Array, Graph, Op, TensorType, Value
+from edgec.ir import Array, Graph, Op, Run, TensorType, Value
 from edgec.ir.interp import run_op
 from edgec.ir.types import dequantize
 from edgec.ops.quantize import Quantize
 from edgec.quantize.accuracy import tally
-from edgec.quantize.observers import Run
 
 _ALIKE_DB = 3.0
 

@@ -8,9 +8,8 @@ from threading import Barrier, BrokenBarrierError
 
 import numpy as np
 
-from edgec.ir import Array, Graph, Value
+from edgec.ir import Array, Graph, Run, Value
 from edgec.quantize.calibration import Sample
-from edgec.quantize.observers import Run
 
 
 def together(

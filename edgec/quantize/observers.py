@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 
 import numpy as np
 
 from edgec.errors import InputError
-from edgec.ir import Array, Graph, Value, interp
+from edgec.ir import Array, Graph, Run, Value, interp
 
 Range = tuple[float, float]
 """(lowest, highest) real."""
 
 
 _NOTHING: Range = (np.inf, -np.inf)
-
-Observe = Callable[[Value, Array], None]
-"""Is given a value and its array, which it must not keep: the next op may write over it. What it writes into the array
-is what later ops read.
-"""
-Run = Callable[[Mapping[str, Array], Observe | None], dict[str, Array]]
-"""Runs one graph on inputs by name, shows every input and result in order, and returns the outputs by name."""
 
 
 def calibrate(graph: Graph, samples: Iterable[Mapping[str, Array]], run: Run | None = None) -> dict[Value, Range]:

@@ -12,12 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from edgec.ir import Array, Graph, Op, Value
+from edgec.ir import Array, Graph, Op, Run, Value
 from edgec.passes._channels import Channels, without
 from edgec.quantize.accuracy import Agreement, Tally
 from edgec.quantize.calibration import Sample
 from edgec.quantize.limits import Limits, Price
-from edgec.quantize.observers import Run
 from edgec.quantize.quantize import evenly
 from edgec.quantize.work import Runners
 

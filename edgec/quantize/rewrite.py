@@ -114,6 +114,7 @@ class _Rewriter:
             self.build.source = op.source
             self._int8_op(op) if op in self.chosen else self._plain_op(op)
         self.build.graph.outputs = [self._plain(v) for v in self.graph.outputs]
+        self.build.graph.state = [*self.graph.state]
         return self.build.graph
 
     def _reserve_output_names(self) -> None:

@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 
 from edgec.errors import InputError
-from edgec.ir import Graph
+from edgec.ir import Graph, Run
 from edgec.quantize.accuracy import Agreement, Tally
 from edgec.quantize.calibration import Kept, Sample, chosen, label
 from edgec.quantize.hands import Hands
 from edgec.quantize.limits import Limits, Price
 from edgec.quantize.line import Line
-from edgec.quantize.observers import Run
 from edgec.quantize.plan import Plan, Pricer, leaving, within
 from edgec.quantize.recipe import Candidate, Recipe
 from edgec.quantize.survey import Suited

@@ -11,10 +11,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from edgec.ir import Array, Graph, Op, Quant, Value
+from edgec.ir import Array, Graph, Op, Quant, Run, Value
 from edgec.ir.types import dequantize
 from edgec.quantize.domains import role
-from edgec.quantize.observers import Run
 from edgec.quantize.steps.precision import FLOAT
 from edgec.quantize.work import Work
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from edgec.ir import Array, Graph, Value
-from edgec.quantize.observers import Observe, Range, Seen, only_finite, wider
+from edgec.ir import Array, Graph, Observe, Value
+from edgec.quantize.observers import Range, Seen, only_finite, wider
 
 WIDE = 2.4
 """Times: a sample whose values range so much wider than usual, on average, is of another kind. Of 43 photos of all

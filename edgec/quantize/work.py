@@ -8,10 +8,10 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from edgec.errors import InternalError
-from edgec.ir import Array, Graph, Op, Value, interp
+from edgec.ir import Array, Graph, Observe, Op, Run, Value, interp
 from edgec.quantize.calibration import Sample, ahead
 from edgec.quantize.line import Once
-from edgec.quantize.observers import Observe, Range, Run
+from edgec.quantize.observers import Range
 from edgec.quantize.rewrite import Int8, Rounded, rewrite
 from edgec.quantize.steps import Step
 from edgec.quantize.survey import Survey

@@ -8,7 +8,7 @@ from __future__ import annotations
 from .bundle import Bundle, write_bundle
 from .errors import BundleError, DeviceError, EdgecError, InputError, ToolError, UnsupportedError
 from .inputs import noise_inputs
-from .manifest import Contents, Manifest, SegmentInfo
+from .manifest import Contents, Manifest, SegmentInfo, StateInfo
 from .photo import Placement, prepare, read_photo
 from .preprocess import Preprocess
 from .session import SegmentTime, Session
@@ -32,6 +32,7 @@ __all__ = [
     "SegmentInfo",
     "SegmentTime",
     "Session",
+    "StateInfo",
     "Summary",
     "TensorInfo",
     "Times",

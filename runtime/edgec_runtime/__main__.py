@@ -32,7 +32,7 @@ def run(options: argparse.Namespace) -> Dict[str, object]:
         inputs: Dict[str, Any] = noise_inputs(session.manifest)
         if options.input:
             arrays = [_load(Path(path)) for path in options.input]
-            inputs = {info.name: array for info, array in zip(session.inputs, arrays)}
+            inputs = dict(zip((*session.manifest.inputs, *session.manifest.kept), arrays))
         times = session.time(inputs, runs=options.runs, seconds=options.seconds, warmup=options.warmup)
         for i, info in enumerate(session.outputs if options.output else ()):
             np.save(os.path.join(options.output, f"output{i}.npy"), session.tensor(info.name))

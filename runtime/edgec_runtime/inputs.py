@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, Optional
+from typing import Any, Dict, Mapping, Optional
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,22 +16,25 @@ from .tensors import TensorInfo
 Array = NDArray[Any]
 
 
-def check_inputs(manifest: Manifest, inputs: Mapping[str, Any]) -> List[Array]:
-    """The arrays in the model's order, photos prepared (photo.is_photo).  Nothing else is converted.
+def check_inputs(manifest: Manifest, inputs: Mapping[str, Any]) -> Dict[str, Array]:
+    """The arrays by name in the model's order, photos prepared (photo.is_photo).  Nothing else is converted.
 
-    Raises InputError for a wrong name, type or shape.
+    State, which the model keeps itself, may be given too, all of it: it comes last.  Raises InputError for a wrong
+    name, type or shape.
     """
+    kept = manifest.kept if any(name in manifest.kept for name in inputs) else ()
     if not isinstance(inputs, Mapping):
         raise InputError(
             f"inputs are a {type(inputs).__name__}, not a dict by name", hint=f'pass {{"{manifest.inputs[0]}": array}}'
         )
     for name in inputs:
-        if name not in manifest.inputs:
+        if name not in manifest.inputs and name not in kept:
             raise InputError(
                 f'the model has no input "{name}"{did_you_mean(str(name), manifest.inputs)}',
                 hint="its inputs are " + ", ".join(str(t) for t in manifest.input_infos()),
             )
-    return [_check(info, inputs, manifest.preprocess.get(info.name)) for info in manifest.input_infos()]
+    infos = [manifest.tensors[name] for name in (*manifest.inputs, *kept)]
+    return {info.name: _check(info, inputs, manifest.preprocess.get(info.name)) for info in infos}
 
 
 def _check(info: TensorInfo, inputs: Mapping[str, Any], preprocess: Optional[Preprocess]) -> Array:

@@ -49,6 +49,18 @@ class SegmentInfo:
 
 
 @dataclass(frozen=True)
+class StateInfo:
+    """What the model keeps between calls: `input` is at each call what `output` was at the call before.
+
+    initial: a file with what it is at the first call, as raw little-endian bytes; None: zeros.
+    """
+
+    input: str
+    output: str
+    initial: Optional[str] = None
+
+
+@dataclass(frozen=True)
 class FileInfo:
     """Of one file in the bundle."""
 
@@ -60,6 +72,7 @@ class FileInfo:
 class Contents:
     """What a compile says of a bundle: its manifest without what `write_bundle` adds.
 
+    state: the inputs and outputs that callers neither give nor get.
     preprocess: for the inputs that are images, by name, how a photo becomes one.  libraries, programs, weights: a path
     in the bundle for each target.  threads: the most that the libraries and programs can use.  quantization: its
     recipe, where edgec quantized it, else {}.
@@ -71,6 +84,7 @@ class Contents:
     board: str
     inputs: Tuple[str, ...]
     outputs: Tuple[str, ...]
+    state: Tuple[StateInfo, ...]
     tensors: Mapping[str, TensorInfo]
     segments: Tuple[SegmentInfo, ...]
     libraries: Mapping[str, str]
@@ -88,6 +102,7 @@ class Contents:
         plain = {f.name: getattr(self, f.name) for f in fields(Contents)}
         plain["tensors"] = {name: _without(asdict(info), "name") for name, info in self.tensors.items()}
         plain["segments"] = [_without(asdict(s)) for s in self.segments]
+        plain["state"] = [_without(asdict(s)) for s in self.state]
         plain["preprocess"] = {name: p.to_json() for name, p in self.preprocess.items()}
         return plain
 
@@ -116,6 +131,11 @@ class Manifest(Contents):
     def input_infos(self) -> Tuple[TensorInfo, ...]:
         """The model's inputs, in order."""
         return tuple(self.tensors[n] for n in self.inputs)
+
+    @property
+    def kept(self) -> Tuple[str, ...]:
+        """The inputs that are state, in order."""
+        return tuple(s.input for s in self.state)
 
     def output_infos(self) -> Tuple[TensorInfo, ...]:
         """The model's outputs, in order."""
@@ -212,6 +232,7 @@ def check_manifest(value: Any) -> Manifest:
         board=top.get("board", str),
         inputs=top.strings("inputs"),
         outputs=top.strings("outputs"),
+        state=tuple(_state(_Reader(s, f"state[{i}]")) for i, s in enumerate(top.get("state", list, []))),
         tensors=MappingProxyType({k: _tensor(k, r) for k, r in top.members("tensors")}),
         segments=tuple(_segment(_Reader(s, f"segments[{i}]")) for i, s in enumerate(top.get("segments", list))),
         libraries=MappingProxyType(_paths(top, "libraries")),
@@ -226,6 +247,7 @@ def check_manifest(value: Any) -> Manifest:
         threads=_threads(top),
     )
     _check_flow(manifest, top)
+    _check_state(manifest, top)
     _check_paths(manifest, top)
     _check_preprocess(manifest, top)
     return manifest
@@ -305,6 +327,10 @@ def _segment(r: _Reader) -> SegmentInfo:
     )
 
 
+def _state(r: _Reader) -> StateInfo:
+    return StateInfo(r.get("input", str), r.get("output", str), r.get("initial", str, None))
+
+
 def _file(r: _Reader) -> FileInfo:
     sha = r.get("sha256", str)
     if not _SHA256.fullmatch(sha):
@@ -322,15 +348,17 @@ def _paths(top: _Reader, key: str) -> Dict[str, str]:
 
 def _check_flow(m: Manifest, top: _Reader) -> None:
     """Every tensor is written once, before it is read."""
-    for n in (*m.inputs, *m.outputs, *(n for s in m.segments for n in (*s.inputs, *s.outputs))):
+    ends = (n for s in m.state for n in (s.input, s.output))
+    for n in (*m.inputs, *m.outputs, *ends, *(n for s in m.segments for n in (*s.inputs, *s.outputs))):
         if n not in m.tensors:
             top.bad("names a tensor that it does not describe", n)
     names = [s.name for s in m.segments]
     if len(set(names)) != len(names):
         top.bad("has two segments of one name", names)
-    if len(set(m.inputs)) != len(m.inputs):
-        top.bad("names an input twice", m.inputs)
-    ready: Set[str] = set(m.inputs)
+    inputs = (*m.inputs, *m.kept)
+    if len(set(inputs)) != len(inputs):
+        top.bad("names an input twice", inputs)
+    ready: Set[str] = set(inputs)
     for s in m.segments:
         for n in s.inputs:
             if n not in ready:
@@ -339,13 +367,24 @@ def _check_flow(m: Manifest, top: _Reader) -> None:
             if n in ready:
                 top.bad(f'has a segment "{s.name}" that writes a tensor a second time', n)
             ready.add(n)
-    for n in m.outputs:
+    for n in (*m.outputs, *(s.output for s in m.state)):
         if n not in ready:
             top.bad("has an output that nothing writes", n)
 
 
+def _check_state(m: Manifest, top: _Reader) -> None:
+    """What is kept has one form."""
+    for s in m.state:
+        before, after = m.tensors[s.input], m.tensors[s.output]
+        if (before.shape, before.dtype) != (after.shape, after.dtype):
+            top.bad("has state that changes its shape or type", f"{s.input}, {s.output}")
+        if s.initial is not None and m.files.get(s.initial, FileInfo("", -1)).bytes != before.nbytes:
+            top.bad("has state that begins as a file of another size", s.initial)
+
+
 def _check_paths(m: Manifest, top: _Reader) -> None:
     named = [p for s in m.segments for p in (s.tflite, s.edgetpu) if p is not None]
+    named += [s.initial for s in m.state if s.initial is not None]
     for path in (*named, *m.libraries.values(), *m.programs.values(), *m.weights.values()):
         if path not in m.files:
             top.bad("names a file that the bundle does not have", path)

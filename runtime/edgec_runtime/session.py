@@ -20,6 +20,7 @@ from .interpreters import InterpreterFactory, load_edgetpu
 from .lanes import Lanes, closed
 from .program import TPU_MODES as TPU_MODES
 from .program import Program
+from .state import Kept
 from .stick import StickFacts
 from .stick_process import Delegate
 from .tensors import TensorInfo
@@ -42,7 +43,8 @@ class Session:
     """Runs the bundle's segments in order.
 
     Any thread may run it, several at a time: what is loaded is shared, each run has tensors of its own; those who
-    exceed the machine's cores wait.  The child of a fork may use it, without the Edge TPU.
+    exceed the machine's cores wait, and so does who finds a run of a model with state (manifest.state) on its way: a
+    run goes on where the last one left it, until `reset`.  The child of a fork may use it, without the Edge TPU.
     Raises BundleError, InputError or DeviceError.
 
     Args:
@@ -83,6 +85,7 @@ class Session:
             self.manifest.check_threads(threads, str(self.bundle.path))
             self._program = Program(self.bundle, tpu, interpreter, delegate, timeout, threads, _Once())
             self._lanes = Lanes(self._program, threads)
+            self._kept = Kept(self.bundle)
         except BaseException:
             _free(self._lanes, self._program, self.bundle if self._owns_bundle else None)
             raise
@@ -121,27 +124,34 @@ class Session:
         Args:
             inputs: by name, of exactly the type and shape of `self.inputs`. An image input takes a photo as well: uint8
                 [H,W,3] of any size, red first ([H,W,4]: alpha is dropped; [H,W]: grey), which `manifest.preprocess`
-                makes into the input.
+                makes into the input. All state may be among them: then it is not what the last run left.
             timings: a list that gets one SegmentTime per segment.
         """
         arrays = check_inputs(self.manifest, inputs)
         program, lanes = self._loaded()
-        with lanes.one() as lane:
+        with self._kept.turn(), lanes.one() as lane:
             frame = lane.frame
             program.begin(frame)
             frame.renew(keep=True)
-            for name, array in zip(self.manifest.inputs, arrays):
-                frame.put(name, array, copy=True)
+            for name in self.manifest.inputs:
+                frame.put(name, arrays[name], copy=True)
+            self._kept.begin(frame, arrays)
             for s in self.manifest.segments:
                 start = time.perf_counter_ns()
                 backend = program.run(s, frame, lane.scratch)
                 if timings is not None:
                     timings.append(SegmentTime(s.name, s.place, backend, time.perf_counter_ns() - start))
+            self._kept.end(frame)
             return frame.take(copy=True)
+
+    def reset(self) -> None:
+        """Lets the next run be the first one: state is what the model begins with."""
+        self._loaded()
+        self._kept.reset()
 
     def prepare(self, inputs: Mapping[str, Any]) -> Dict[str, Array]:
         """The tensors that `run` would compute with, photos prepared; by name.  Raises InputError as `run` does."""
-        return dict(zip(self.manifest.inputs, check_inputs(self.manifest, inputs)))
+        return check_inputs(self.manifest, inputs)
 
     def tensor(self, name: str) -> Array:
         """A copy of any tensor that crosses a segment border, as the last run left it (to verify, to bisect)."""
@@ -162,11 +172,12 @@ class Session:
     ) -> Times:
         """Times inferences, see timing.time_calls; parts are ns by segment.  inputs: default is reproducible noise.
 
-        Photos are prepared once, before the clock runs.
+        Photos are prepared once, before the clock runs.  State is the same for each: what was given, or the first.
         """
         given = noise_inputs(self.manifest) if inputs is None else self.prepare(inputs)
 
         def call() -> List[int]:
+            self.reset()
             times: List[SegmentTime] = []
             self.run(given, timings=times)
             return [t.ns for t in times]
@@ -199,6 +210,7 @@ class Session:
 
     def _forked(self) -> None:
         if self._program is not None and self._lanes is not None:
+            self._kept.forked()
             self._program.forked()
             self._lanes.forked()
 

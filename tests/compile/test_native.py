@@ -13,7 +13,7 @@ from PIL import Image
 
 from edgec.drive.native import HostRunners, NativeGraph, _load, native_compiler, runner
 from edgec.frontends import read_model
-from edgec.ir import Array, Graph, Value, interp
+from edgec.ir import Array, Graph, Run, Value, interp
 from edgec.ops.binary import Add
 from edgec.ops.opaque import Opaque
 from edgec.ops.pool import MaxPool2D
@@ -21,7 +21,7 @@ from edgec.ops.unary import Relu
 from edgec.passes.pipeline import optimize
 from edgec.quantize.calibration import load_calibration
 from edgec.quantize.lower import lower
-from edgec.quantize.observers import Run, calibrate
+from edgec.quantize.observers import calibrate
 from edgec.quantize.rewrite import rewrite
 from edgec.quantize.steps.bias import BiasCorrection
 from edgec.quantize.steps.minmax import MinMaxRanges

@@ -101,8 +101,10 @@ def test_control_flow(tmp_path: Path) -> None:
     branch = helper.make_graph([helper.make_node("Relu", ["x"], ["r"])], "b", [], [])
     nodes = [node("If", ["x"], "y", then_branch=branch, else_branch=branch)]
     text = message(write(tmp_path / "m.onnx", nodes, {"x": [1]}, ["y"]), UnsupportedError)
-    assert "the ONNX operator If" in text
-    assert "hint: edgec compiles models without control flow" in text
+    assert "If: edgec compiles models without control flow: the condition (x) is computed at run time" in text
+    assert "hint: --fix x=NUMBER if it is always the same" in text
+    text = message(write(tmp_path / "m.onnx", nodes, {"x": [2]}, ["y"]), UnsupportedError)
+    assert "hint: edgec compiles models without control flow: export it with fixed shapes" in text
 
 
 def test_a_condition_that_is_constant(tmp_path: Path) -> None:

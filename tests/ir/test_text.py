@@ -72,7 +72,7 @@ def test_per_channel_scales_survive() -> None:
     [
         ("%y = nosuch(%x) {} : float32[1]", "unknown op nosuch"),
         ("%y = add(%x, %z) {act='none'} : float32[1]", "'z'"),
-        ("hello", "not a graph, input, const, op or output"),
+        ("hello", "not a graph, input, const, op, output or state"),
         ("input %x : float32[1]", "defined twice"),
     ],
 )

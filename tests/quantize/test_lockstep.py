@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 
 from edgec.drive.native import HostRunners, NativeGraph, native_compiler
-from edgec.ir import Array, Graph, Op, Value, interp
+from edgec.ir import Array, Graph, Op, Run, Value, interp
 from edgec.ir.types import dequantize
 from edgec.ops.conv import Conv2D
 from edgec.quantize.calibration import Sample
 from edgec.quantize.lockstep import living, together
-from edgec.quantize.observers import Run
 from edgec.quantize.products import Products, products
 from edgec.quantize.steps.bias import BiasCorrection
 from edgec.quantize.steps.gptq import Gptq

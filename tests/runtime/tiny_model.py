@@ -127,7 +127,8 @@ static const ek_segment segments[] = {
     { "relu", "edgetpu", 1, 1, i1, i2, 0, NULL, edgec_relu_run, 0, NULL, NULL },
     { "mix", "cpu", 2, 2, i20, i34, 0, NULL, edgec_mix_run, 2, edgec_mix_profile, NULL },
 };
-const ek_model edgec_model = { "tiny", 5, tensors, 3, segments, 1, 2, i0, i34, 65, WEIGHTS_CRC32, 1, NULL, NULL };
+const ek_model edgec_model = { "tiny", 5, tensors, 3, segments, 1, 2, i0, i34, 65, WEIGHTS_CRC32, 1,
+    NULL, NULL, 0, NULL };
 """,
 }
 

@@ -145,7 +145,7 @@ class Emulated(Device):
         Raises DeviceError when it fails.
         """
         target = self._program(bundle)
-        arrays = check_inputs(bundle.manifest, inputs) if inputs is not None else ()
+        arrays = check_inputs(bundle.manifest, inputs).values() if inputs is not None else ()
         program = program_command(bundle, target.name)
         files = []
         for i, array in enumerate(arrays):

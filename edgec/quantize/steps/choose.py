@@ -8,13 +8,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from edgec.ir import Array, Op, QuantRule, Value
+from edgec.ir import Array, Observe, Op, QuantRule, Value
 from edgec.quantize.domains import int8_ops
 from edgec.quantize.factors import scale_groups
 from edgec.quantize.functions import softmax
 from edgec.quantize.histograms import METHODS, Histogram, histograms, search
 from edgec.quantize.judges import Judge, judges, total
-from edgec.quantize.observers import Observe, Range
+from edgec.quantize.observers import Range
 from edgec.quantize.products import Products, products, readers
 from edgec.quantize.work import Work
 

@@ -8,9 +8,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from edgec.ir import Array, Op, Quant, Value
+from edgec.ir import Array, Observe, Op, Quant, Value
 from edgec.ops.fixed_point import round_half_away
-from edgec.quantize.observers import Observe
 from edgec.quantize.params import quantize_activation
 from edgec.quantize.products import Products, products, readers
 from edgec.quantize.work import Work

@@ -13,6 +13,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -76,6 +77,13 @@ typedef struct {
                   void (*mark)(void *, int), void *context);
 } ek_segment;
 
+/* What a model keeps between inferences: the tensor `input` is at each what the tensor `output` was at the one before.
+ * Neither is among the model's inputs and outputs. */
+typedef struct {
+    int input, output;   /* indices into ek_model.tensors */
+    const void *initial; /* the input's bytes at the first inference; NULL: zeros, and in the shared library */
+} ek_state;
+
 /* Segments are in execution order: each reads model inputs and what earlier ones wrote. */
 typedef struct {
     const char *name;
@@ -90,6 +98,8 @@ typedef struct {
     int threads;                 /* the most that the code is for */
     ek_threads *(*start)(void *memory, int threads); /* edgec_threads_start and _stop; NULL in code for one thread */
     void (*stop)(ek_threads *threads);
+    int n_state;
+    const ek_state *state;
 } ek_model;
 
 extern const ek_model edgec_model;
@@ -97,7 +107,7 @@ extern const ek_model edgec_model;
 /* One inference in the program's own buffers: model.c was compiled with -DEK_PROGRAM.  Before it, write the inputs to
  * m->tensors[m->inputs[i]].data; after it, the outputs are in m->tensors[m->outputs[i]].data.  weights: the content of
  * the weights file, at an address that is a multiple of 64.  0: all went well; else what a segment returned, or
- * EK_TOO_MANY_PORTS.  One at a time: threads that each want inferences load the library, with buffers of their own.
+ * EK_TOO_MANY_PORTS.  State is kept for the next inference, unless this one failed.  One at a time: threads that each want inferences load the library, with buffers of their own.
  * ek_infer_on: larger ops are shared among these threads; NULL: none. */
 static inline int ek_infer_on(const ek_model *m, ek_threads *threads, const void *weights)
 {
@@ -112,7 +122,20 @@ static inline int ek_infer_on(const ek_model *m, ek_threads *threads, const void
                            : g->run(g->arena, weights, in, out);
         if (code) return code;
     }
+    for (int i = 0; i < m->n_state; i++) {
+        const ek_tensor *from = &m->tensors[m->state[i].output];
+        memcpy(m->tensors[m->state[i].input].data, from->data, from->bytes);
+    }
     return 0;
+}
+/* Lets the next ek_infer be the first one: state is what the model begins with, as it is when the program starts. */
+static inline void ek_reset(const ek_model *m)
+{
+    for (int i = 0; i < m->n_state; i++) {
+        const ek_tensor *t = &m->tensors[m->state[i].input];
+        if (m->state[i].initial) memcpy(t->data, m->state[i].initial, t->bytes);
+        else memset(t->data, 0, t->bytes);
+    }
 }
 static inline int ek_infer(const ek_model *m, const void *weights)
 {

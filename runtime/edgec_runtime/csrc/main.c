@@ -5,6 +5,7 @@
  *
  * Input files come in the order of the model's inputs: .npy, or raw little-endian bytes of exactly the tensor's size.
  * Without any, the inputs are filled with reproducible noise (edgec_runtime/inputs.py makes the same).  No malloc.
+ * State is not kept: it is the same at each inference, what further input files say, else what the model begins with.
  * --segments: the outputs of each segment are written, too.
  * The weights are mapped from weights.bin beside the program (program_weights.h), unless --weights names another file.
  *
@@ -426,7 +427,7 @@ static void check(const struct options *o)
         if (!edgec_model.tensors[i].data)
             fail(EXIT_JOB, "compile edgec_model with buffers", "tensor \"%s\" has no buffer in this program",
                  edgec_model.tensors[i].name);
-    if (o->n_files && o->n_files != edgec_model.n_inputs)
+    if (o->n_files && o->n_files != edgec_model.n_inputs && o->n_files != edgec_model.n_inputs + edgec_model.n_state)
         fail(EXIT_INPUT, "give one file per input, in the model's order", "%d input files, but the model has %d inputs", o->n_files,
              edgec_model.n_inputs);
     if (!o->json && o->runs < 1) fail(EXIT_INPUT, "give --runs 1 or more", "--runs 0 leaves nothing to show");
@@ -460,6 +461,8 @@ int main(int argc, char **argv)
         if (o.n_files) load_input(o.files[i], t);
         else fill_noise(t, (uint32_t)i);
     }
+    for (int i = 0; i < edgec_model.n_state && o.n_files > edgec_model.n_inputs; i++)
+        load_input(o.files[edgec_model.n_inputs + i], &edgec_model.tensors[edgec_model.state[i].input]);
     run_all(&o);
     if (o.output) write_outputs(&o);
     if (threads && !o.in_turn) edgec_model.stop(threads);

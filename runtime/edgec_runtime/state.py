@@ -1,0 +1,57 @@
+"""What a model keeps between runs (manifest.state): a session's own copy, which a run takes in and brings back."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from typing import Any, Dict, Iterator, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .bundle import Bundle
+from .frame import Frame
+
+Array = NDArray[Any]
+
+
+class Kept:
+    """The state after the last run that did not fail.  Runs of a model that has some wait for each other."""
+
+    def __init__(self, bundle: Bundle) -> None:
+        self._state = bundle.manifest.state
+        self._initial: Dict[str, Array] = {}
+        for s in self._state:
+            info = bundle.manifest.tensors[s.input]
+            data = bytes(info.nbytes) if s.initial is None else bundle.read(s.initial)
+            self._initial[s.input] = np.frombuffer(data, info.numpy_dtype).reshape(info.shape)
+        self._now = dict(self._initial)
+        self._turn = threading.Lock()
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Around a run: the next one begins when this one has left its state."""
+        if not self._state:
+            yield
+            return
+        turn = self._turn  # a forked child has another
+        with turn:
+            yield
+
+    def begin(self, frame: Frame, given: Mapping[str, Array]) -> None:
+        """Before a run, in its turn: state goes into its frame, unless it is among what the caller gives."""
+        for name, array in self._now.items():
+            np.copyto(frame.arrays[name], given.get(name, array))
+
+    def end(self, frame: Frame) -> None:
+        """After a run, in its turn."""
+        self._now = {s.input: frame.arrays[s.output].copy() for s in self._state}
+
+    def reset(self) -> None:
+        """Lets the next run be the first one."""
+        with self.turn():
+            self._now = dict(self._initial)
+
+    def forked(self) -> None:
+        """In the child of a fork: who has the lock may not be there."""
+        self._turn = threading.Lock()
