@@ -9,8 +9,8 @@ FIXTURES := build/venv-fixtures
 
 .PHONY: setup system demo test check lint types fast models-table partition-table stock-table cost-table pipeline-table \
         cpu-table bench-arm ablation interp-table schedule-fuzz sanitize-table tuned bench-check \
-        bench-peers bench-host busy-check accuracy-table ablation-quantize conformance quantized-onnx onnx-sweep faults \
-        docs fixtures clean
+        bench-peers bench-host busy-check accuracy-table ablation-quantize conformance quantized-onnx onnx-sweep fuzz \
+        faults docs fixtures clean
 
 setup: system $(STAMP)
 
@@ -135,6 +135,11 @@ ablation-quantize: setup
 # Files of onnxruntime's static quantizer beside onnxruntime: make quantized-onnx ARGS='--models yunet_n_320 --compile'
 quantized-onnx: setup
 	$(BIN)/python -m tests.tables.quantized_onnx $(ARGS)
+
+# Random graphs of every op, each by interp, the passes, C, onnxruntime and LiteRT; a failure is shrunk, printed as text and
+# kept in build/graph-fuzz (1,000 graphs take some minutes): make fuzz CASES=10000 SEED=7
+fuzz: setup
+	$(BIN)/python -m tests.tables.graph_fuzz --cases $(CASES) --seed $(SEED) $(ARGS)
 
 # Every node test of the onnx package through edgec, and each in every element type up to C: takes some minutes
 onnx-sweep: setup

@@ -142,7 +142,7 @@ def _kernel(seen: Seen, op: Op, who: str) -> Iterator[Finding]:
     if not law.broken:
         return
     by = f"by up to {law.error:.0f} steps" if seen.value.type.dtype != "float32" else f"by {law.error:.1e} of its range"
-    called = ", ".join(dict.fromkeys(call.kernel for call in op.spec.calls(op))) if op.spec.has_kernel() else op.kind
+    called = ", ".join(dict.fromkeys(call.kernel for call in op.calls())) if op.spec.has_kernel() else op.kind
     text = f"on the same inputs it differs from interp {by}, in {law.share:.1%} of the elements"
     fix = f"a bug of the kernel ({called}, or what computes it here), not of the model"
     if who:

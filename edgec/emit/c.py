@@ -144,7 +144,7 @@ def constants_again(source: CSource, op: Op, at: int, core: Core, choose: Choose
 
     source: of text="none", written for the core by rules that fuse nothing.
     """
-    calls = tuple(chosen(call, core, choose) for call in op.spec.calls(op))
+    calls = tuple(chosen(call, core, choose) for call in op.calls())
     writer = Writer(Graph(""), source.places, WeightsFile(apart=True), "none", core.threads)
     writer.whole("again", calls)
     first, last = source.spans[at]
@@ -159,7 +159,7 @@ def check_kernels(graph: Graph) -> None:
     check_types(graph)
     for op in graph.ops:
         if not isinstance(op.spec, Opaque):  # of models that are only looked at
-            for call in op.spec.calls(op):
+            for call in op.calls():
                 _check_kernel(call, op)
 
 

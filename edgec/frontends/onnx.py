@@ -35,7 +35,7 @@ from edgec.frontends.onnx_file import (
     subgraphs,
     type_name,
 )
-from edgec.frontends.onnx_functions import Functions, body, bound, has_body, local_functions
+from edgec.frontends.onnx_functions import Functions, body, bound, check_attributes, has_body, local_functions
 from edgec.frontends.onnx_loops import loop, scan
 from edgec.frontends.onnx_quantized import expanded
 from edgec.ir import Array, Builder, Graph, OnnxNode, OpDef, Quant, QuantRule, TensorType, Value, fold
@@ -255,6 +255,7 @@ class _Reader:
         self.build.source = self.inside[0] if self.inside else node.name or next(iter(node.output), "")
         try:
             results: Sequence[Value]
+            check_attributes(node, self.opset, self.functions)
             if node.op_type == "If":
                 results = self._branch(node, inputs, at)
             elif node.op_type in _LOOPS:

@@ -7,11 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 
 from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorShapeProto, TypeProto, defs
-from onnx.helper import np_dtype_to_tensor_dtype
+from onnx.helper import get_attribute_value, np_dtype_to_tensor_dtype
 
 from edgec.frontends.onnx_contrib import contributed, is_contributed
 from edgec.frontends.onnx_file import DOMAINS
 from edgec.ir import TensorType
+from edgec.ir.attributes import unread
+
+_WITHOUT_READER = ("Constant", "If", "Loop", "Scan")
 
 Functions = Mapping[tuple[str, str], FunctionProto]
 """The functions that a model brings, by domain and name."""
@@ -90,6 +93,23 @@ def defaults(node: NodeProto, opset: int) -> dict[str, AttributeProto]:
     except defs.SchemaError:
         return {}
     return {n: a.default_value for n, a in schema.attributes.items() if a.default_value.name}
+
+
+def check_attributes(node: NodeProto, opset: int, functions: Functions) -> None:
+    """Raise ValueError for an attribute that a node is not to have, where no op's reader would see that: of a function
+    of the model, of constants and control flow. Also where it has one twice."""
+    names = [a.name for a in node.attribute]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise ValueError(f"the attribute {twice} is given twice")
+    function = functions.get((node.domain, node.op_type))
+    if function is not None:
+        known = {*function.attribute, *(a.name for a in function.attribute_proto)}
+    elif node.op_type in _WITHOUT_READER and node.domain in DOMAINS:
+        known = {*defs.get_schema(node.op_type, opset).attributes}
+    else:
+        return
+    if unknown := next((a for a in node.attribute if a.name not in known), None):
+        raise unread(unknown.name, get_attribute_value(unknown))
 
 
 def bound(function: FunctionProto, node: NodeProto, prefix: str, opset: int) -> list[NodeProto]:

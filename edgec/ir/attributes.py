@@ -35,7 +35,7 @@ class Attributes(Mapping[str, Any]):
             default = self._defaults.get(name)
             usual = name in self._defaults and np.array_equal(np.asarray(value), np.asarray(default))
             if name not in self._seen and not usual:
-                raise ValueError(f"edgec does not know the attribute {name} (here {_short(value)})")
+                raise unread(name, value)
 
 
 class Options(Attributes):
@@ -51,6 +51,11 @@ class Options(Attributes):
     def of(cls, table: Any) -> Options:
         """The fields of an object of TFLite's generated schema."""
         return cls(vars(table), vars(type(table)()))
+
+
+def unread(name: str, value: Any) -> ValueError:
+    """What is said of an attribute that nobody looked at."""
+    return ValueError(f"edgec does not know the attribute {name} (here {_short(value)})")
 
 
 def _short(value: Any) -> str:

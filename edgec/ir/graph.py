@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from edgec.ir.types import Array, TensorType
 
 if TYPE_CHECKING:
+    from edgec.ir.kernel import KernelCall
     from edgec.ir.opdef import OpDef
 
 
@@ -46,6 +47,15 @@ class Op:
         """The only output."""
         assert len(self.outputs) == 1, f"{self.kind} has {len(self.outputs)} outputs"
         return self.outputs[0]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether its results have no element, so that nothing is to be computed."""
+        return not any(v.type.size for v in self.outputs)
+
+    def calls(self) -> tuple[KernelCall, ...]:
+        """The calls of plain kernels that compute it; none where nothing is to do."""
+        return () if self.is_empty else self.spec.calls(self)
 
     def __repr__(self) -> str:
         return f"{', '.join(map(repr, self.outputs))} = {self.kind}({', '.join(v.name for v in self.inputs)})"

@@ -190,6 +190,7 @@ class Sample:
 
 
 Rule = Callable[["OpDef", "Op"], str | None]
+_METHODS = (classmethod, staticmethod, property)
 F = TypeVar("F", bound=Callable[..., str | None])
 
 
@@ -238,11 +239,36 @@ class OpDef:
     plain_int8: ClassVar[bool] = False
     """Whether its C takes int8 elements that stand for no reals, without a scale."""
 
+    untried: ClassVar[bool] = False
+    """Whether no sample can be given although there is C: it stands for what edgec cannot read."""
+
     def __init_subclass__(cls) -> None:
+        for name, value in cls.__dict__.items():
+            if not (name.startswith("_") or callable(value) or isinstance(value, _METHODS) or _declares(cls, name)):
+                raise TypeError(f"{cls.__qualname__} says {name}, which no operation has")
         if "kind" in cls.__dict__:
+            if cls.has_kernel() and cls.samples.__func__ is OpDef.samples.__func__:  # type: ignore[attr-defined]
+                raise TypeError(f"op {cls.kind} has no samples to try its kernel by")
             other = OpDef.registry.setdefault(cls.kind, cls)
             if other.__qualname__ != cls.__qualname__:
                 raise TypeError(f"two definitions of op {cls.kind}: {other.__qualname__} and {cls.__qualname__}")
+
+    @classmethod
+    def check_samples(cls) -> None:
+        """Raise TypeError where no test would try the kernel, or none would on int8 although it has an int8 form.
+
+        Not a part of the definition itself, because samples may use what stands below it in its module.
+        """
+        if not cls.has_kernel() or cls.untried:
+            return
+        found = False
+        for sample in cls.samples():
+            found = True
+            if cls.quant is QuantRule.FLOAT or any(a.type.is_quantized for a in sample.args):
+                return
+        raise TypeError(
+            f"op {cls.kind} has no {'int8 sample' if found else 'sample'}, though its rule is {cls.quant.name}"
+        )
 
     def role(self, i: int) -> str:
         """What input `i` is."""
@@ -348,6 +374,12 @@ class OpDef:
         """At most 12656736 elements, the largest tensor that was seen to map."""
         large = (v for v in [*op.inputs, *op.outputs] if v.type.size > LARGEST_MAPPED)
         return next((Uncertain(f"{v.name} has shape {list(v.type.shape)}") for v in large), None)
+
+
+def _declares(cls: type, name: str) -> bool:
+    """Whether a class or one that it stands on says that there is an attribute of this name, or has one."""
+    bases = cls.__mro__[1:]
+    return any(name in inspect.get_annotations(c) for c in (cls, *bases)) or any(name in c.__dict__ for c in bases)
 
 
 @cache

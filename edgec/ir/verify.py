@@ -65,14 +65,15 @@ def _int8_canonical(graph: Graph) -> Iterator[str]:
 
 def _quantized_has_scale(graph: Graph) -> Iterator[str]:
     """Every int8 value has a scale, where its elements do not just stand for themselves: for an op that computes on
-    reals as well, that is where none of its values has one."""
+    reals as well, that is where none of its values has one. A constant that no op reads was folded from plain ones."""
     plain, scaled = set[Value](), set[Value]()
     for op in graph.ops:
         values = (*op.inputs, *op.outputs)
         real = op.spec.quant is not QuantRule.FLOAT and any(v.type.is_quantized for v in values)
         (plain if op.spec.plain_int8 and not real else scaled).update(values)
+    folded = {v for v in graph.constants() if v not in plain | scaled}
     for v in graph.values():
-        if v.type.dtype == "int8" and v.type.quant is None and (v in scaled or v not in plain):
+        if v.type.dtype == "int8" and v.type.quant is None and (v in scaled or v not in plain | folded):
             yield f"{v.name} is int8 without a scale"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypedDict, Unpack
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from edgec.ir import (
     OnnxNode,
     Op,
     OpDef,
+    Quant,
     QuantRule,
     Sample,
     Struct,
@@ -43,7 +44,14 @@ class Compare(Binary):
         return (TensorType(super().infer(*x)[0].shape, "bool"),)
 
 
-def _row(base: type[Binary], kind: str, fn: Callable[..., Any], doc: str, **fields: Any) -> type[Binary]:
+class _Fields(TypedDict, total=False):
+    """What a row may say of its op beside its meaning."""
+
+    onnx: tuple[str, ...]
+    tflite: tuple[str, ...]
+
+
+def _row(base: type[Binary], kind: str, fn: Callable[..., Any], doc: str, **fields: Unpack[_Fields]) -> type[Binary]:
     """One comparison or connective; TFLite's options table has its name."""
     name = kind.title().replace("_", "")
     body = {"kind": kind, "fn": staticmethod(fn), "options": f"{name}Options", "__doc__": doc, "__module__": __name__}
@@ -162,5 +170,7 @@ class Where(OpDef):
         for dtype in ("float32", "bool", *INTEGERS):
             t = TensorType(shape, dtype)
             yield Sample(cls(), (Arg(TensorType(shape, "bool")), Arg(t), Arg(t)), label=dtype)
+        s8 = TensorType(shape, "int8", Quant.per_tensor(0.1, 3))
+        yield Sample(cls(), (Arg(TensorType((4, 1), "bool")), Arg(s8), Arg(s8.with_shape((5,)))), label="s8")
         mask, one = TensorType((1, 3, 4, 1), "bool"), TensorType(())
         yield Sample(cls(), (Arg(mask), Arg(TensorType(shape)), Arg(one)), label="mask")

@@ -56,7 +56,7 @@ class Concat(OpDef):
         """The sum of the sizes along the axis; the others must agree."""
         if not 0 <= self.axis < x[0].rank:
             raise ValueError(f"axis {self.axis} of {x[0]}")
-        rests = {(*t.shape[: self.axis], -1, *t.shape[self.axis + 1 :]) for t in x}
+        rests = {(t.rank, *t.shape[: self.axis], *t.shape[self.axis + 1 :]) for t in x}
         if len(rests) > 1 or len({t.dtype for t in x}) > 1:
             raise ValueError(f"{', '.join(map(str, x))} do not join along axis {self.axis}")
         shape = list(x[0].shape)

@@ -208,7 +208,7 @@ class Conv2D(_Conv):
 
     def channels(self, x: TensorType, w: TensorType) -> int:
         """O; C must be a multiple of the weights' depth and O of the group count."""
-        if x.shape[3] % w.shape[3] or w.shape[0] % (x.shape[3] // w.shape[3]):
+        if 0 in (x.shape[3], *w.shape) or x.shape[3] % w.shape[3] or w.shape[0] % (x.shape[3] // w.shape[3]):
             raise ValueError(f"weights {w} do not fit {x.shape[3]} input channels")
         return w.shape[0]
 
@@ -299,7 +299,7 @@ class DepthwiseConv2D(_Conv):
 
     def channels(self, x: TensorType, w: TensorType) -> int:
         """O, a multiple of C."""
-        if w.shape[0] != 1 or w.shape[3] % x.shape[3]:
+        if w.shape[0] != 1 or 0 in (x.shape[3], *w.shape) or w.shape[3] % x.shape[3]:
             raise ValueError(f"weights {w} do not fit {x.shape[3]} input channels")
         return w.shape[3]
 

@@ -46,6 +46,8 @@ class GridSample(OpDef):
         image, grid = x
         if image.rank != 4 or grid.rank != 4 or grid.shape[3] != 2 or grid.shape[0] != image.shape[0]:
             raise ValueError(f"image {image} and grid {grid} do not fit")
+        if 0 in image.shape[1:3]:
+            raise ValueError(f"{image} has no place to sample")
         if self.mode not in _TAPS or self.padding not in _PADDINGS:
             raise ValueError(f"mode {self.mode} with {self.padding} around")
         real_types(self, image, grid, int8=False)

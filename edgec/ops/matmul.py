@@ -57,7 +57,7 @@ class FullyConnected(OpDef):
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
         """[…, O] or [rows, O]."""
         image, w, *bias = x
-        if w.rank != 2 or image.rank < 1 or image.size % w.shape[1]:
+        if w.rank != 2 or image.rank < 1 or 0 in w.shape or image.size % w.shape[1]:
             raise ValueError(f"weights {w} do not fit {image}")
         o, k = w.shape
         real_types(self, image, w)

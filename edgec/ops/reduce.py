@@ -211,6 +211,12 @@ class _Sums(_Reduce):
         """The int8 output of an exact int32 sum, before the clamp."""
         raise NotImplementedError(f"{self.kind} has no int8 form")
 
+    def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
+        """Quantized elements, of which there is one at least."""
+        if x[0].is_quantized and 0 in x[0].shape:
+            raise ValueError(f"axes {self.axes} of {x[0]} have no element")
+        return super().infer(*x)
+
     def ref(self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]) -> list[Array]:
         """On int8 the exact sum, rescaled."""
         if not yt[0].is_quantized:

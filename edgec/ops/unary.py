@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from math import erf
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypedDict, Unpack
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from edgec.ir import (
     Versions,
     edgetpu_rule,
 )
-from edgec.ir.opdef import Arg
+from edgec.ir.opdef import Arg, Rule
 from edgec.ops import lut
 from edgec.ops.common import INTEGERS, plain_suffix
 from edgec.ops.limits import ONE_ROW_MAPPED, one_row, within
@@ -146,10 +146,34 @@ class Unary(OpDef):
                 yield Sample(spec, (Arg(x),), y, f"{i}_s8_{n}")
 
 
-def _row(kind: str, fn: Callable[..., Any], doc: str, **fields: Any) -> type[Unary]:
-    """A function without attributes."""
+class _Fields(TypedDict, total=False):
+    """What a row may say of its op beside its meaning, as `Unary` has it."""
+
+    onnx: tuple[str, ...]
+    tflite: tuple[str, ...]
+    options: str
+    versions: tuple[int, int | None]
+    domain: tuple[float, float]
+    integers: bool
+    quant: QuantRule
+    prescribed: Quant
+    table: Callable[[Unary, TensorType, TensorType], Array]
+    edgetpu: bool
+    edgetpu_versions: Mapping[str, Versions]
+
+
+class _Mapped(TypedDict):
+    """Of a row that the Edge TPU has."""
+
+    edgetpu: bool
+    edgetpu_versions: Mapping[str, Versions]
+
+
+def _row(kind: str, fn: Callable[..., Any], doc: str, *rules: Rule, **fields: Unpack[_Fields]) -> type[Unary]:
+    """A function without attributes; rules: the Edge TPU's, beside those of every op."""
     name = kind.title().replace("_", "")
     body = {"kind": kind, "fn": staticmethod(fn), "__doc__": doc, "__module__": __name__, **fields}
+    body |= {rule.__name__: rule for rule in rules}
     return dataclass(frozen=True)(type(name, (Unary,), body))
 
 
@@ -179,7 +203,7 @@ _POSITIVE = (0.0, 6.0)
 
 
 @edgetpu_rule(fix="apply the sigmoid before the heads are flattened, or leave it to the CPU")
-def _logistic_length(self: Unary, op: Op) -> str | None:
+def _logistic_length(self: OpDef, op: Op) -> str | None:
     """LOGISTIC: at most 185094 elements of one row, as [1, n, m]; refused from 672000 on. Images: any size."""
     x = op.inputs[0].type
     seen = f"input {list(x.shape)} has {x.size} elements"
@@ -187,12 +211,12 @@ def _logistic_length(self: Unary, op: Op) -> str | None:
 
 
 @edgetpu_rule(fix=None)
-def _rsqrt_int8(self: Unary, op: Op) -> str | None:
+def _rsqrt_int8(self: OpDef, op: Op) -> str | None:
     """RSQRT is documented, but the version that has int8 makes compiler 15 give up the model."""
     return Uncertain("version 2") if op.inputs[0].type.dtype == "int8" else None
 
 
-def _tpu(name: str, version: int = 2) -> dict[str, Any]:
+def _tpu(name: str, version: int = 2) -> _Mapped:
     """What makes a row one that the Edge TPU has, and the highest version of its TFLite operator seen mapped."""
     return {"edgetpu": True, "edgetpu_versions": {name: Versions(version)}}
 
@@ -213,9 +237,8 @@ ReluN1To1 = _row(
     **_tpu("RELU_N1_TO_1", 1),
 )  # fmt: skip
 Logistic = _row(
-    "logistic", _sigmoid, "1 / (1 + e^-x).", onnx=("Sigmoid",), tflite=("LOGISTIC",), versions=(1, 2),
+    "logistic", _sigmoid, "1 / (1 + e^-x).", _logistic_length, onnx=("Sigmoid",), tflite=("LOGISTIC",), versions=(1, 2),
     quant=QuantRule.FIXED, prescribed=LOGISTIC_QUANT, domain=(-8.0, 8.0), **_tpu("LOGISTIC"),
-    _logistic_length=_logistic_length,
 )  # fmt: skip
 Tanh = _row(
     "tanh", np.tanh, "The hyperbolic tangent.", onnx=("Tanh",), tflite=("TANH",), versions=(1, 2),
@@ -238,8 +261,8 @@ Sqrt = _row(
     domain=_POSITIVE, table=lambda self, x, y: lut.sqrt_table(x, y),
 )  # fmt: skip
 Rsqrt = _row(
-    "rsqrt", lambda x: 1 / np.sqrt(x), "1 / sqrt(x).", tflite=("RSQRT",), versions=(1, 2),
-    domain=_POSITIVE, table=lambda self, x, y: lut.rsqrt_table(x, y), **_tpu("RSQRT", 1), _rsqrt_int8=_rsqrt_int8,
+    "rsqrt", lambda x: 1 / np.sqrt(x), "1 / sqrt(x).", _rsqrt_int8, tflite=("RSQRT",), versions=(1, 2),
+    domain=_POSITIVE, table=lambda self, x, y: lut.rsqrt_table(x, y), **_tpu("RSQRT", 1),
 )  # fmt: skip
 Abs = _row(
     "abs", np.abs, "The magnitude.", integers=True, onnx=("Abs",), tflite=("ABS",),

@@ -56,7 +56,7 @@ def in_graph(graph: Graph, on: Core) -> dict[Op, float]:
     table, found = rates(on.name), dict.fromkeys(graph.ops, 0.0)
     for step, here in zip(made.asked, made.cores, strict=True):
         head, *others = (graph.ops[i] for i in step.ops)
-        left = len(step.calls) / len(head.spec.calls(head))
+        left = len(step.calls) / len(head.calls())
         found[head] += left * float(rate(table, chosen_names(step.calls, here)) @ work(head))
         for op, call in zip(others, step.calls[0].then, strict=True):
             found[op] += following(table, call.kernel) * head.outputs[0].type.nbytes
@@ -101,7 +101,7 @@ def work(op: Op) -> Array:
 def _calls(op: Op) -> Sequence[KernelCall] | None:
     """None where it cannot be written as C."""
     try:
-        return op.spec.calls(op) if _is_sound(op) else None
+        return op.calls() if _is_sound(op) else None
     except NOT_IN_C:
         return None
 

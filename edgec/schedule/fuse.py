@@ -93,7 +93,7 @@ class _Fusion:
             gate = self._gate(v, reads, step)
             ops = [*(gate.ops if gate else ()), step.at]
             more = (*(gate.calls if gate else ()), call)
-            if self.readers[v] == ops and self._takes(made.calls[0], more):
+            if self.readers.get(v) == ops and self._takes(made.calls[0], more):
                 yield self._joined(made, ops, more, [s for s in (made, gate, step) if s])
 
     def _maker(self, v: Value) -> Step | None:
@@ -106,7 +106,7 @@ class _Fusion:
     def _gate(self, v: Value, reads: Sequence[Value], step: Step) -> Step | None:
         """The step of f where a step reads v and f(v), and no other reads f(v)."""
         for y in reads:
-            made = self._maker(y) if y is not v and self.readers[y] == [step.at] else None
+            made = self._maker(y) if y is not v and self.readers.get(y) == [step.at] else None
             if made is not None and len(made.ops) == 1 and tensors(made.calls) == [v, y]:
                 return made
         return None

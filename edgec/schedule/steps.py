@@ -55,7 +55,7 @@ def schedule(graph: Graph, core: Core, rules: Rules = DEFAULT) -> Scheduled:
 
 def asked(graph: Graph, core: Core, rules: Rules = DEFAULT) -> Scheduled:
     """The same as far as it goes without packing anything: its steps are those that are asked for."""
-    calls = [op.spec.calls(op) for op in graph.ops]
+    calls = [op.calls() for op in graph.ops]
     where = _places(graph, calls) if rules.views else apart(graph)
     plain = [
         Step((i,), left, i)

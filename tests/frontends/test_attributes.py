@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
+from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from edgec.errors import UnsupportedError
 from edgec.frontends import read_model
@@ -98,3 +101,58 @@ def test_options_that_no_reader_knows(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError, match=r"does not know the attribute fusedActivationFunction \(here 1\)") as e:
         read_model(path)
     assert "operator 0 (L2_NORMALIZATION)" in str(e.value.at)
+
+
+def _whole(nodes: list[NodeProto], functions: Sequence[FunctionProto] = ()) -> ModelProto:
+    graph = helper.make_graph(
+        nodes,
+        "test",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 4])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(np.array(True), "yes")],
+    )
+    sets = [helper.make_opsetid("", 18), helper.make_opsetid("own", 1)]
+    return helper.make_model(graph, opset_imports=sets, ir_version=9, functions=functions)
+
+
+def _own() -> FunctionProto:
+    body = [helper.make_node("LeakyRelu", ["a"], ["b"])]
+    body[0].attribute.append(AttributeProto(name="alpha", type=AttributeProto.FLOAT, ref_attr_name="slope"))
+    return helper.make_function("own", "Own", ["a"], ["b"], body, [helper.make_opsetid("", 18)], ["slope"])
+
+
+def _branch() -> GraphProto:
+    return helper.make_graph(
+        [node("Relu", ["x"], "t")], "then", [], [helper.make_tensor_value_info("t", TensorProto.FLOAT, None)]
+    )
+
+
+@pytest.mark.parametrize(
+    ("nodes", "text"),
+    [
+        ([node("Own", ["x"], "y", domain="own", slope=0.5)], ""),
+        ([node("Own", ["x"], "y", domain="own", slope=0.5, slop=0.5)], "the attribute slop (here 0.5)"),
+        ([node("Constant", [], "c", value_float=2.0), node("Add", ["x", "c"], "y")], ""),
+        ([node("Constant", [], "c", value_float=2.0, scale=3), node("Add", ["x", "c"], "y")], "attribute scale"),
+        ([node("If", ["yes"], "y", then_branch=_branch(), else_branch=_branch())], ""),
+        ([node("If", ["yes"], "y", then_branch=_branch(), else_branch=_branch(), eager=1)], "attribute eager"),
+    ],
+)  # fmt: skip
+def test_attributes_where_no_op_reads_the_node(tmp_path: Path, nodes: list[NodeProto], text: str) -> None:
+    path = tmp_path / "m.onnx"
+    onnx.save(_whole(nodes, [_own()]), path)
+    if not text:
+        assert len(read_onnx(path, {}).ops) == 1
+        return
+    with pytest.raises(UnsupportedError) as caught:
+        read_onnx(path, {})
+    assert text in caught.value.what
+
+
+def test_an_attribute_that_is_given_twice(tmp_path: Path) -> None:
+    twice = node("LeakyRelu", ["x"], "y", alpha=0.5)
+    twice.attribute.append(helper.make_attribute("alpha", 0.25))
+    path = tmp_path / "m.onnx"
+    onnx.save(_whole([twice]), path)
+    with pytest.raises(UnsupportedError, match="the attribute alpha is given twice"):
+        read_onnx(path, {})

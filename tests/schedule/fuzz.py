@@ -78,7 +78,7 @@ def verdicts(name: str, first: int, count: int, seed: int) -> Iterator[Verdict]:
     made = list(islice(stream(MAKERS, seed), first, first + count))
     chances = [Chance(np.random.default_rng([seed, first + i])) for i in range(count)]
     cases = [_case(name, layer, chance) for layer, chance in zip(made, chances, strict=True)]
-    for i, (layer, case, chance, got) in enumerate(zip(made, cases, chances, _results(name, cases), strict=True)):
+    for i, (layer, case, chance, got) in enumerate(zip(made, cases, chances, results(name, cases), strict=True)):
         what = f"{'+'.join(str(op.spec) for op in layer.graph.ops)} of {layer.graph.inputs[0].type} in {case.parts}"
         why = got if isinstance(got, str) else _difference(got, interp(layer.graph, layer.inputs))
         # plain kernels of ops that follow, and of those that no variant takes, are not what is tried here
@@ -94,13 +94,13 @@ def _case(name: str, layer: Layer, chance: Chance) -> Case:
     return Case(layer.graph, layer.inputs, on, replace(DEFAULT, choose=chance, **off), parts, parts)
 
 
-def _results(name: str, cases: Sequence[Case]) -> list[Mapping[str, Array] | str]:
+def results(name: str, cases: Sequence[Case]) -> list[Mapping[str, Array] | str]:
     """Outputs; of a case that kills the program, what it said: those behind it are run without it."""
     try:
         return list(run(name, cases))
     except CrashError as e:
         before = run(name, cases[: e.at]) if e.at else []
-        behind = _results(name, cases[e.at + 1 :]) if e.at + 1 < len(cases) else []
+        behind = results(name, cases[e.at + 1 :]) if e.at + 1 < len(cases) else []
         return [*before, e.why, *behind]
 
 

@@ -1,0 +1,80 @@
+"""A seeded sample of the graph fuzzer (make fuzz), and that it finds, shrinks and keeps a fault."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from edgec.ir import KernelCall, Op, parse, print_graph
+from edgec.ops.arithmetic import Maximum
+from edgec.ops.binary import Binary
+from tests.fuzzing.graphs import random_graph, samples
+from tests.harness import has
+from tests.schedule.runner import FEATURES
+from tests.tables import graph_fuzz
+from tests.tables.graph_fuzz import ALL, Tally, again, fuzz
+
+CORE = "x86_64_v3"
+needs_core = pytest.mark.skipif(not has(FEATURES[CORE]), reason="this machine has no AVX2")
+
+
+@pytest.fixture(autouse=True)
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Failures are kept in a folder of the test's own; numpy's warnings of divisions by zero are not."""
+    monkeypatch.setattr(graph_fuzz, "KEPT", tmp_path / "kept")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        yield tmp_path / "kept"
+
+
+def test_all_ways_agree_but_c() -> None:
+    tally = Tally()
+    found = list(fuzz(1, range(150), [way for way in ALL if way != "c"], CORE, tally))
+    assert not found, "\n".join(found)
+    assert tally.cases == 150
+    assert len(tally.kinds) > 90
+
+
+@needs_core
+@pytest.mark.cc
+def test_c_agrees() -> None:
+    found = list(fuzz(2, range(25), ["c"], CORE, Tally()))
+    assert not found, "\n".join(found)
+
+
+def test_graphs_are_of_every_kind_and_rank_and_the_same_for_a_seed() -> None:
+    graphs = [random_graph(3, i) for i in range(400)]
+    assert {op.kind for g in graphs for op in g.ops} >= samples().keys()
+    assert {v.type.rank for g in graphs for v in g.values()} >= set(range(6))
+    assert any(0 in v.type.shape for g in graphs for v in g.inputs)
+    assert print_graph(random_graph(3, 7)) == print_graph(graphs[7])
+
+
+@needs_core
+@pytest.mark.cc
+@pytest.mark.slow
+def test_a_fault_is_found_shrunk_and_kept(monkeypatch: pytest.MonkeyPatch, kept: Path) -> None:
+    numbers = [n for n in range(60) if any(op.kind == "maximum" for op in random_graph(3, n).ops)][:2]
+    whole = Binary.c
+
+    def wrong(self: Binary, op: Op) -> KernelCall:
+        call = whole(self, op)
+        return KernelCall.of(call.kernel.replace("maximum", "minimum"), *call.operands)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Maximum, "c", wrong)
+        said = list(fuzz(3, numbers, ["text", "c"], CORE, Tally()))
+        assert len(said) == len(numbers) > 0
+        for text in said:
+            path = Path(text.rsplit("its inputs and this text: ", 1)[1].strip())
+            assert path.parent == kept
+            printed = text[text.index("graph ") : text.index("its inputs")]
+            assert parse(printed) == parse(path.read_text())
+            assert [op.kind for op in parse(printed).ops] == ["maximum"]
+            assert re.search(r"c: .* is .*, not ", text)
+            assert again(path, ["c"], CORE)
+    assert not again(path, ["c"], CORE)

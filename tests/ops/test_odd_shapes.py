@@ -1,0 +1,101 @@
+"""Shapes that no sample has: no element at all, ranks that differ, outputs that nobody reads."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import edgec.ops  # noqa: F401 (registers all operations)
+from edgec.ir import Builder, Graph, OpDef, Quant, TensorType, interp, verify
+from edgec.ops.cast import Cast
+from edgec.ops.channel_norm import L2Norm
+from edgec.ops.concat import Concat
+from edgec.ops.conv import Conv2D, DepthwiseConv2D
+from edgec.ops.detection import Detections
+from edgec.ops.grid_sample import GridSample
+from edgec.ops.matmul import FullyConnected
+from edgec.ops.norm import InstanceNorm
+from edgec.ops.quantize import Dequantize
+from edgec.ops.reduce import Mean, Sum
+from edgec.ops.softmax import LogSoftmax
+from edgec.passes.pipeline import optimize
+from tests.fuzzing.graphs import random_graph
+from tests.harness import assert_agree, random_inputs, run_c
+
+F32 = "float32"
+S8 = Quant.per_tensor(0.05, -7)
+
+
+def _graph(spec: OpDef, *types: TensorType) -> Graph:
+    b = Builder("odd")
+    b.graph.outputs = b.add_multi(spec, [b.input("x", t) for t in types], "y")
+    return b.graph
+
+
+@pytest.mark.cc
+@pytest.mark.parametrize(
+    ("spec", "types"),
+    [
+        (InstanceNorm(), [TensorType((8, 0, 0)), TensorType((0,)), TensorType((0,))]),
+        (InstanceNorm(), [TensorType((0, 1, 7, 3)), TensorType((3,)), TensorType((3,))]),
+        (LogSoftmax(), [TensorType((5, 0))]),
+        (L2Norm(), [TensorType((4, 2, 8, 0), "int8", S8)]),
+        (L2Norm(uint8=True), [TensorType((0,), "int8", S8)]),
+    ],
+)
+def test_a_result_without_elements_needs_no_kernel(spec: OpDef, types: list[TensorType]) -> None:
+    graph = _graph(spec, *types)
+    inputs = random_inputs(graph)
+    got = interp(graph, inputs)
+    assert [a.size for a in got.values()] == [0]
+    assert_agree(run_c(graph, inputs), got)
+    assert_agree(interp(optimize(graph), inputs), got)
+
+
+@pytest.mark.parametrize(
+    ("spec", "types"),
+    [
+        (Conv2D(), [(1, 4, 4, 0), (2, 3, 3, 0)]),
+        (Conv2D(), [(1, 4, 4, 2), (2, 3, 3, 0)]),
+        (DepthwiseConv2D(), [(1, 4, 4, 0), (1, 3, 3, 2)]),
+        (FullyConnected(), [(3, 0), (2, 0)]),
+        (GridSample(), [(2, 4, 0, 16), (2, 8, 2, 2)]),
+        (Concat(1), [(2, 3), (2,)]),
+    ],
+)
+def test_types_that_do_not_fit_are_a_value_error(spec: OpDef, types: list[tuple[int, ...]]) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 (each says something else)
+        spec.infer(*(TensorType(shape) for shape in types))
+
+
+@pytest.mark.parametrize("spec", [Mean((1, 2)), Sum((1,))])
+def test_no_quantized_mean_of_nothing(spec: OpDef) -> None:
+    with pytest.raises(ValueError, match="have no element"):
+        spec.infer(TensorType((8, 0, 3, 3), "int8", S8))
+
+
+def test_random_shapes_raise_nothing_else() -> None:
+    for number in range(300):
+        verify(random_graph(11, number), "partitioned")
+
+
+def test_plain_int8_that_folds_to_a_constant_is_legal() -> None:
+    b = Builder("g")
+    c = b.const(np.ones((2, 3), np.int8), "c", S8)
+    b.graph.outputs = [b.add(Cast("int8"), [b.add(Dequantize(), [c])], "y")]
+    graph = optimize(b.graph)
+    verify(graph, "partitioned")
+    assert not graph.ops
+
+
+@pytest.mark.cc
+def test_outputs_that_nobody_reads() -> None:
+    spec = Detections(5, 1, (10.0, 10.0, 5.0, 5.0), 0.1, 0.5)
+    sample = next(iter(Detections.samples()))
+    b = Builder("g")
+    boxes, classes, anchors = sample.args
+    anchor = np.random.default_rng(0).uniform(0.1, 1, anchors.type.shape).astype(F32)
+    values = [b.input("boxes", boxes.type), b.input("classes", classes.type), b.const(anchor, "anchors")]
+    b.graph.outputs = b.add_multi(spec, values, "y")[3:]
+    inputs = random_inputs(b.graph)
+    assert_agree(run_c(b.graph, inputs), interp(b.graph, inputs))
