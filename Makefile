@@ -10,7 +10,7 @@ FIXTURES := build/venv-fixtures
 .PHONY: setup system demo test check lint types fast models-table partition-table stock-table cost-table pipeline-table \
         cpu-table bench-arm ablation interp-table schedule-fuzz sanitize-table tuned bench-check \
         bench-peers bench-host busy-check accuracy-table ablation-quantize conformance quantized-onnx onnx-sweep fuzz \
-        faults docs fixtures clean
+        faults test-torch docs fixtures clean
 
 setup: system $(STAMP)
 
@@ -144,6 +144,13 @@ fuzz: setup
 # Every node test of the onnx package through edgec, and each in every element type up to C: takes some minutes
 onnx-sweep: setup
 	$(BIN)/python -m tests.tables.onnx_sweep
+
+# Networks of PyTorch through both of its exporters: tests/torch, with the extra edgec[torch] in an environment of its own
+# (some 200 MB to 3 GB, as the platform has it)
+test-torch: setup
+	$(PYTHON) -m venv --system-site-packages build/venv-torch
+	build/venv-torch/bin/python -m pip install --quiet -e '.[dev,torch]'
+	build/venv-torch/bin/python -m pytest -rs tests/torch
 
 # The pages of docs/ and the API reference as a site in build/site; a warning is an error
 docs: setup

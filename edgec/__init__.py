@@ -55,7 +55,7 @@ __all__ = [
 
 @_checked
 def compile(
-    model: str | Path,
+    model: str | Path | Callable[..., Any],
     target: str = "host",
     output: str | Path | None = None,
     *,
@@ -85,16 +85,16 @@ def compile(
     edgetpu_compiler: str | None = None,
     workers: str | int | None = None,
     executor: Executor | None = None,
+    example_inputs: Sequence[Any] | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Compiled:
-    """Compile a .onnx or .tflite file into one verified bundle: `output`, or MODEL.edgec in the working folder.
+    """Compile a model into one verified bundle: `output`, or MODEL.edgec in the working folder.
 
     Args:
-        model: the .onnx or .tflite file.
+        model: a .onnx, .tflite or .pt2 file; or a torch.nn.Module, with `example_inputs` of the shapes that it gets.
         target: "host", "pi4", "pi4+coral", … output: the bundle.
         calibrate: a folder of photos or an .npz; quantizes to int8.
-        quantize: how (docs/quantization.md): "best" of several ways, "fast" or a .toml file.
-        prune: take out channels (docs/quantization.md): "1%".
+        quantize: how (docs/quantization.md): "best", "fast" or a .toml file. prune: take out channels: "1%".
         float_ops, max_drop, min_sqnr, max_ms, min_tpu_share: what stays float32 (docs/quantization.md).
         validate: others to verify with (default: a quarter of `calibrate`, held back).
         allow_float: run a float model without `calibrate` on the CPU though the target has an Edge TPU.
@@ -104,16 +104,16 @@ def compile(
         edgetpu: what it gets of what it can run: "auto" (what is faster) or "all"; optimistic: and of what it may have.
         labels: a text file, one a line. threads: the most that its C can use, 1 to 4.
         tuned: schedules that `tune` found (default: those of its default file), "none" for analysis alone.
-        cc: a C compiler of this machine instead of zig. dump: "after=PASS" writes the graph beside the bundle.
-        edgetpu_compiler: a path, "ssh://host", "folder:DIR", "none".
+        cc: a C compiler of this machine instead of zig. edgetpu_compiler: a path, "ssh://host", "folder:DIR", "none".
+        dump: "after=PASS" writes the graph beside the bundle. progress: called with each step's name, "" at the end.
         workers, executor: who tries the ways of `quantize`: threads (default: what cores and memory allow), "dask://…".
-        progress: called with each step's name, "" at the end.
     """
     from edgec.drive.compile import compile_model
 
     return compile_model(
-        Path(model), output=_path(output), options=_options(locals()), labels=_path(labels), cc=cc, dump=tuple(dump),
-        edgetpu_compiler=edgetpu_compiler, progress=progress or _silent, executor=executor)  # fmt: skip
+        model, output=_path(output), options=_options(locals()), labels=_path(labels), cc=cc, dump=tuple(dump),
+        edgetpu_compiler=edgetpu_compiler, example_inputs=example_inputs, executor=executor,
+        progress=progress or _silent)  # fmt: skip
 
 
 @_checked
@@ -155,7 +155,7 @@ def explain(
     """Where each operation of a model runs, and why.
 
     Args:
-        model: the .onnx or .tflite file.
+        model: a .onnx, .tflite or .pt2 file.
         target: this and all others as in `compile`.
     """
     from edgec.drive.explain import explain_model

@@ -52,8 +52,8 @@ def diff(
 ) -> int:
     """Compare A with B on the same inputs, layer by layer, and name the layer of B to look at first.
 
-    A and B are models (.onnx, .tflite) or bundles (.edgec), each perhaps after what is to run it: interp:, c:, int8:
-    (quantize it here), litert:, litert-opt:, onnxruntime:, edgetpu:. A float model against its bundle:
+    A and B are models (.onnx, .tflite, .pt2) or bundles (.edgec), each perhaps after what is to run it: interp:, c:,
+    int8: (quantize it here), litert:, litert-opt:, onnxruntime:, edgetpu:. A float model against its bundle:
 
         edgec diff net.onnx net.edgec --inputs photos/
 

@@ -139,7 +139,7 @@ def compile(
     edgetpu_compiler: str | None,
     **options: Any,
 ) -> None:
-    """Turn MODEL (.onnx, .tflite) into one verified bundle."""
+    """Turn MODEL (.onnx, .tflite, .pt2) into one verified bundle."""
     from edgec.drive.compile import compile_model
 
     with progress(quiet) as say:

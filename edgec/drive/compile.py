@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from edgec_devices.boards import ArchTarget, Board
 from edgec_runtime import Bundle, Contents, write_bundle
@@ -27,6 +29,7 @@ from edgec.emit.sources import TargetSources, target_sources
 from edgec.emit.tflite import write_tflite
 from edgec.emit.values_file import VALUES_FILE, values_file
 from edgec.errors import EdgecError, InputError
+from edgec.frontends.pt2 import saved
 from edgec.ir import Graph, print_graph
 from edgec.quantize.verification import Verification
 from edgec.report.summary import Made, summary
@@ -76,7 +79,7 @@ class Compiled:
 
 
 def compile_model(
-    model: Path,
+    model: str | Path | Callable[..., Any],
     *,
     output: Path | None = None,
     options: Options | None = None,
@@ -86,21 +89,22 @@ def compile_model(
     edgetpu_compiler: str | None = None,
     progress: Progress | None = None,
     executor: Executor | None = None,
+    example_inputs: Sequence[Any] | None = None,
 ) -> Compiled:
-    """Compile a .onnx or .tflite file into the bundle `output` (default: <model>.edgec in the working folder).
+    """Compile a model file, or a module of PyTorch, into the bundle `output` (default: <model>.edgec, here).
 
-    labels: a text file with one label a line. cc: a compiler of this machine for this machine's own code. dump: names
-    of passes ("after=NAME", or "after=all") whose result is written as text beside the bundle. edgetpu_compiler: where
-    that program is (docs/edgetpu-compiler.md; default: the one on the PATH, if any). executor: tries the candidates of
-    a recipe in place of `options.workers`. Raises EdgecError, with exit code
+    example_inputs: of a module. labels: a text file with one label a line. cc: a compiler of this machine for this
+    machine's own code. dump: names of passes ("after=NAME", or "after=all") whose result is written as text beside the
+    bundle. edgetpu_compiler: where that program is (docs/edgetpu-compiler.md; default: the one on the PATH, if any).
+    executor: tries the candidates of a recipe in place of `options.workers`. Raises EdgecError, with exit code
     1 when the verification fails and 2 when the input must change; no bundle is left then.
     """
-    options = options or Options()
-    job = Job(Path(model), output or Path(f"{Path(model).stem}.edgec"), options, labels, cc)
-    job.check()
-    runner = runner_for(edgetpu_compiler, {} if not _by_hand(edgetpu_compiler) else job.recipe())
-    needed = edgetpu_compiler is not None
-    return _compile(job, runner, dump, Steps(progress), needed=needed, executor=executor)
+    options, needed = options or Options(), edgetpu_compiler is not None
+    with saved(model, example_inputs) if callable(model) else nullcontext(Path(model)) as file:
+        job = Job(file, output or Path(f"{file.stem}.edgec"), options, labels, cc)
+        job.check()
+        runner = runner_for(edgetpu_compiler, {} if not _by_hand(edgetpu_compiler) else job.recipe())
+        return _compile(job, runner, dump, Steps(progress), needed=needed, executor=executor)
 
 
 def finish(folder: Path, progress: Progress | None = None) -> Compiled:

@@ -20,7 +20,7 @@ from edgec.drive.lower import Lowered, Options, lower
 from edgec.drive.native import native_compiler
 from edgec.drive.sides import InterpSide, LiteRtSide, NativeSide, OnnxRuntimeSide
 from edgec.errors import InputError, UnsupportedError, did_you_mean
-from edgec.frontends import read_model
+from edgec.frontends import SUFFIXES, read_model
 from edgec.ir import Array, Graph
 from edgec.quantize.calibration import Photos, load_calibration
 from edgec.schedule.cores import cores_of
@@ -37,6 +37,7 @@ WAYS: Mapping[str, str] = {
 }
 """What can stand before a path, and what it means. Without one: a model by plain C, a bundle by its own C."""
 
+_WANTED = f"give a model ({', '.join(SUFFIXES)}) or a bundle (.edgec)"
 _EXACT = 1
 _HEAVY = 3e9
 """Multiply-accumulates: interp takes minutes for more."""
@@ -102,12 +103,12 @@ class _Opener:
     def __call__(self, spec: str) -> Side:
         way, path = parsed(spec)
         if not path.exists():
-            raise InputError(f"no such file: {path}", spec, "give a model (.onnx, .tflite) or a bundle (.edgec)")
+            raise InputError(f"no such file: {path}", spec, _WANTED)
         self.say(f"read {path.name}")
         if path.suffix == ".edgec":
             return self._bundle(spec, way, path)
-        if path.suffix not in (".onnx", ".tflite"):
-            raise InputError(f"{path.name} is neither a model nor a bundle", spec, "give .onnx, .tflite or .edgec")
+        if path.suffix not in SUFFIXES:
+            raise InputError(f"{path.name} is neither a model nor a bundle", spec, _WANTED)
         if way == "edgetpu":
             raise InputError("an Edge TPU runs segments of bundles", spec, "compile the model, and give the .edgec")
         return self._model(spec, way, path)

@@ -6,11 +6,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from edgec.errors import InputError
+from edgec.frontends import pt2
 from edgec.frontends.asked import fix, keep_state
 from edgec.frontends.onnx import read_onnx
 from edgec.frontends.tflite import read_tflite
 from edgec.ir import Graph, verify
 from edgec.ir.verify import VerifyError
+
+SUFFIXES = (".onnx", ".tflite", pt2.SUFFIX)
+"""Of the files that are read."""
 
 MAX_TENSOR_BYTES = 1 << 30
 """No board that edgec compiles for could hold more in one tensor."""
@@ -24,7 +28,7 @@ def read_model(
     fixed: Mapping[str, Sequence[float]] | None = None,
     state: Mapping[str, str] | None = None,
 ) -> Graph:
-    """The graph of a .onnx or .tflite file; `input_shapes` freezes dynamic inputs by name.
+    """The graph of a .onnx, .tflite or .pt2 file; `input_shapes` freezes dynamic inputs by name.
 
     opaque: operators of a .tflite file that edgec cannot read become opaque ones (see ops/opaque.py). fixed: inputs
     that are constants, by name: one number, or one for each element. state: inputs that are, at each call, what these
@@ -32,13 +36,18 @@ def read_model(
     """
     if not path.is_file():
         raise InputError(f"no such model file: {path}", hint="check the path")
-    if path.suffix.lower() == ".onnx":
+    suffix = path.suffix.lower()
+    if suffix in (".onnx", pt2.SUFFIX):
         graph = read_onnx(path, input_shapes or {}, fixed or {})
-    elif path.suffix.lower() == ".tflite":
+    elif suffix == ".tflite":
         graph = read_tflite(path, input_shapes or {}, opaque=opaque)
         fix(graph, fixed or {})
+    elif suffix in pt2.OTHERS:
+        raise InputError(
+            f"{path.name} has no graph with shapes: it is of torch.save or torch.jit", str(path), pt2.EXPORT
+        )
     else:
-        raise InputError(f"{path.name} is neither .onnx nor .tflite", str(path), "export the model to one of them")
+        raise InputError(f"{path.name} is none of {', '.join(SUFFIXES)}", str(path), "export the model to one of them")
     keep_state(graph, state or {})
     for v in (*graph.inputs, *graph.outputs):
         if not v.type.size:

@@ -38,6 +38,8 @@ from edgec.frontends.onnx_file import (
 from edgec.frontends.onnx_functions import Functions, body, bound, check_attributes, has_body, local_functions
 from edgec.frontends.onnx_loops import loop, scan
 from edgec.frontends.onnx_quantized import expanded
+from edgec.frontends.pt2 import SUFFIX as PT2
+from edgec.frontends.pt2 import load as load_pt2
 from edgec.ir import Array, Builder, Graph, OnnxNode, OpDef, Quant, QuantRule, TensorType, Value, fold
 from edgec.ir.attributes import Attributes
 from edgec.ir.opdef import ComputedError, by_name
@@ -65,7 +67,7 @@ def read_onnx(
     fixed: inputs that are constants, as in `read_model`.
     Raises InputError for a damaged file, a dynamic input or a wrong name, UnsupportedError for what edgec cannot read.
     """
-    model = load(path)
+    model = load_pt2(path) if path.suffix.lower() == PT2 else load(path)
     fix_onnx(model.graph, input_shapes, fixed)
     return graph_of(model, path, input_shapes)
 

@@ -6,7 +6,7 @@ runs all the same.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from edgec_runtime.photo import value_table
 from edgec_runtime.preprocess import NOTHING, PRESETS, Fit, ImageLayout, Values, Wish, bind
 
 from edgec.errors import InputError
+from edgec.frontends import pt2
 from edgec.frontends.tflite_metadata import InputMetadata, read_metadata
 
 _WHERE = "the file's metadata"
@@ -36,7 +37,7 @@ class Stated:
 def stated_preprocessing(path: Path, inputs: Sequence[TensorInfo]) -> Stated:
     """What the file at `path` says of `inputs`, which are all of its own in order. Raises nothing."""
     try:
-        wishes = (_of_tflite if path.suffix.lower() == ".tflite" else _of_onnx)(path, inputs)
+        wishes = _READERS[path.suffix.lower()](path, inputs)
     except Exception as e:  # a damaged file can fail anywhere; whether it is a model is for its reader to say
         return Stated(notes=(f"{_WHERE} cannot be read and is ignored ({type(e).__name__}: {e})",))
     found, notes = dict[str, Wish](), list[str]()
@@ -109,3 +110,11 @@ def _properties(said: Mapping[str, str]) -> Wish:
     if said.get("author") == "ultralytics" and "task" in said:
         return Wish(PRESETS["0_1"], "rgb", Fit(_ULTRALYTICS.get(said["task"], "letterbox")))
     return NOTHING
+
+
+_READERS: Mapping[str, Callable[[Path, Sequence[TensorInfo]], list[Wish]]] = {
+    ".tflite": _of_tflite,
+    ".onnx": _of_onnx,
+    pt2.SUFFIX: lambda path, inputs: [],
+}
+"""By suffix; a .pt2 file says nothing of pictures."""

@@ -18,6 +18,7 @@ from edgec.ops.broadcast import broadcast_to
 from edgec.ops.cast import ONNX_TYPES, Cast
 from edgec.ops.common import axis_of
 from edgec.ops.compare import Equal, Less, Where
+from edgec.ops.matmul import BatchMatMul
 from edgec.ops.reduce import Sum
 from edgec.ops.scatter import GatherElements, ScatterElements
 from edgec.ops.shape import Reshape
@@ -299,3 +300,34 @@ class DecodedFile(Composed):
     def from_onnx(cls, node: OnnxNode) -> Value:
         """Refused."""
         raise ValueError("a picture's file has no static size; decode it before the model and give it the pixels")
+
+
+@dataclass(frozen=True)
+class AffineGrid(Composed):
+    """Where each element of an image of `size` [N, C, (D,) H, W] comes from, as GridSample reads it: theta [N, 2, 3] or
+    [N, 3, 4] times the places of the elements, x first.
+
+    The body that ONNX gives for it loses a batch of one (its Squeeze takes all axes of one element).
+    """
+
+    kind = "affine_grid"
+    onnx = ("AffineGrid",)
+
+    @classmethod
+    def from_onnx(cls, node: OnnxNode) -> Value:
+        """A product with the places, which are known."""
+        theta, size = node.input(0), node.const(1)
+        assert size is not None
+        batch, _, *image = (int(n) for n in size.reshape(-1))
+        axes = [_centres(n, bool(node.attrs.get("align_corners", 0))) for n in image]
+        places = [*reversed(np.meshgrid(*axes, indexing="ij")), np.ones(image)]
+        known = node.build.const(np.stack([p.reshape(-1) for p in places], -1).astype(np.float32), "places")
+        y = node.build.add(BatchMatMul(adj_y=True), [known, theta], node.name)
+        return node.build.add(Reshape((batch, *image, len(image))), [y], node.name)
+
+
+def _centres(n: int, corners: bool) -> Array:
+    """From -1 to 1: the ends are the centres of the first and the last of n elements, or their outer edges."""
+    if corners:
+        return np.linspace(-1.0, 1.0, n) if n > 1 else np.zeros(1)
+    return (2 * np.arange(n) + 1.0) / n - 1.0

@@ -31,8 +31,8 @@ ONLY_CLI = {
     "diff": {"html", "json_file", "order", "every", "min_sqnr"},  # so does the comparison
     "demo": None,
 }
-ONLY_PYTHON = {"progress", "ask", "executor"}
-"""What the command line takes from the terminal; an object."""
+ONLY_PYTHON = {"progress", "ask", "executor", "example_inputs"}
+"""What the command line takes from the terminal; objects."""
 
 
 def _verbs() -> dict[str, click.Command]:

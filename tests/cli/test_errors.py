@@ -49,7 +49,7 @@ def test_the_program_itself(tmp_path: Path) -> None:
 
 def test_neither_onnx_nor_tflite(tmp_path: Path) -> None:
     (tmp_path / "model.h5").write_bytes(b"x")
-    refused(edgec("compile", "model.h5", cwd=tmp_path), "model.h5 is neither .onnx nor .tflite")
+    refused(edgec("compile", "model.h5", cwd=tmp_path), "model.h5 is none of .onnx, .tflite, .pt2")
 
 
 @pytest.mark.parametrize("cut", [0, 6, 100, 0.5, 0.9, 0.99])
