@@ -63,8 +63,8 @@ def _shifted(a: Array, b: Array, shift: Any) -> Array:
     """By as many bits as there are, or more, or by fewer than none: as numpy does, only the sign is left."""
     bits = 8 * a.dtype.itemsize
     inside = (b >= 0) & (b < bits)
-    beyond = np.where((a < 0) & (shift is np.right_shift), -1, 0)
-    return np.where(inside, shift(a, np.where(inside, b, 0).astype(a.dtype)), beyond).astype(a.dtype)
+    beyond = np.where((a < 0) & (shift is np.right_shift), -1, 0).astype(a.dtype)  # int64 and uint64 would be float64
+    return np.where(inside, shift(a, np.where(inside, b, 0).astype(a.dtype)), beyond)
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ class Cast(OpDef):
         info = np.iinfo(self.dtype)
         whole = np.nan_to_num(np.trunc(x[0].astype(np.float64)), nan=0.0, posinf=np.inf, neginf=-np.inf)
         inside = np.clip(whole, float(info.min), float(info.max))
-        beyond = inside > info.max  # float(2^63 - 1) is 2^63, which int64 does not have
+        beyond = inside >= float(info.max)  # that of 2^63 - 1 is 2^63, which int64 does not have
         y = np.where(beyond, 0, inside).astype(self.dtype)
         y[beyond] = info.max
         return [y]

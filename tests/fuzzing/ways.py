@@ -57,6 +57,15 @@ class Trial:
             found.append(_run(self.graph, self.inputs, lambda a, rng=rng: _off(a, rng)))  # type: ignore[misc]
         return found
 
+    @cached_property
+    def hangs_on_nan(self) -> bool:
+        """Whether an op makes other elements than floats of what is not a number: ways may take that for any number."""
+        for op in self.graph.ops:
+            arrays = [self.values[v] for v in op.inputs if v.const is None and v.type.np_dtype.kind == "f"]
+            if any(v.type.np_dtype.kind != "f" for v in op.outputs) and any(np.isnan(a).any() for a in arrays):
+                return op.kind not in ("is_nan", "is_inf")
+        return False
+
     def difference(self, v: Value, got: Array) -> str:
         """What is wrong with a value; empty: nothing."""
         want = self.values[v] if v.const is None else v.const
@@ -263,16 +272,18 @@ def problems(trials: Sequence[Trial], ways: Sequence[str]) -> list[list[str]]:
     for trial, wrong in zip(trials, found, strict=True):
         try:
             trial.nudged  # noqa: B018 (all others compare with it)
+            if trial.hangs_on_nan:
+                trial.refused["all: not a number becomes an integer"] = trial.graph.name
         except Exception as e:
             wrong.append(f"interp: {type(e).__name__}: {str(e)[:400]}")
         for name in ways:
-            if name in WAYS and not wrong:
+            if name in WAYS and not wrong and not trial.hangs_on_nan:
                 try:
                     wrong += [f"{name}: {why}" for why in WAYS[name](trial)]
                 except Exception as e:
                     wrong.append(f"{name}: {type(e).__name__}: {str(e)[:400]}")
     if "c" in ways:
-        sound = [i for i, wrong in enumerate(found) if not wrong]
+        sound = [i for i, wrong in enumerate(found) if not wrong and not trials[i].hangs_on_nan]
         for i, why in zip(sound, by_c([trials[i] for i in sound]), strict=True):
             found[i] += [f"c: {w}" for w in why]
     return found

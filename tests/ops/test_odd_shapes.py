@@ -7,6 +7,7 @@ import pytest
 
 import edgec.ops  # noqa: F401 (registers all operations)
 from edgec.ir import Builder, Graph, OpDef, Quant, TensorType, interp, verify
+from edgec.ops.bits import ShiftLeft
 from edgec.ops.cast import Cast
 from edgec.ops.channel_norm import L2Norm
 from edgec.ops.concat import Concat
@@ -99,3 +100,19 @@ def test_outputs_that_nobody_reads() -> None:
     b.graph.outputs = b.add_multi(spec, values, "y")[3:]
     inputs = random_inputs(b.graph)
     assert_agree(run_c(b.graph, inputs), interp(b.graph, inputs))
+
+
+@pytest.mark.cc
+def test_the_ends_of_64_bits() -> None:
+    far = np.array([-1e20, -9.3e18, 0, 9.3e18, 1e20, 4e9], np.float32)
+    for dtype in ("int64", "uint64", "int32"):
+        graph = _graph(Cast(dtype), TensorType((6,)))
+        got = interp(graph, {"x": far})["y"]
+        info = np.iinfo(dtype)
+        assert (got[0], got[4]) == (info.min, info.max)
+        assert_agree(run_c(graph, {"x": far}), {"y": got})
+    graph = _graph(ShiftLeft(), TensorType((4,), "uint64"), TensorType((4,), "uint64"))
+    values = {"x": np.array([2**64 - 292, 1, 2**60, 5], np.uint64), "x_1": np.array([0, 63, 3, 64], np.uint64)}
+    got = interp(graph, values)["y"]
+    assert got.tolist() == [2**64 - 292, 2**63, 2**63, 0]
+    assert_agree(run_c(graph, values), {"y": got})
