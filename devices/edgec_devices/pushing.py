@@ -23,6 +23,8 @@ ARCHITECTURES = {"linux-aarch64": "aarch64", "linux-armv7": "armv7l", "linux-x86
 _NAME = re.compile(r"([A-Za-z0-9_.]+)-([^-]+)(?:-\d[^-]*)?-([^-]+)-([^-]+)-([^-]+)\.whl")
 _DATE = (1980, 1, 1, 0, 0, 0)
 ADOPT_S = 300.0
+_SERVING = ("agent", "incoming", "packed", "running", "slots", "units", "wheels", "wire")
+"""Of the device end, what a Session never imports: the host sends it with each connection."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,8 @@ def runtime_wheel() -> Wheel:
     version = edgec_runtime.__version__
     folder = Path(edgec_runtime.__file__).parent
     info = f"edgec_runtime-{version}.dist-info"
-    files = {f"edgec_runtime/{p.relative_to(folder)}": p.read_bytes() for p in sorted(folder.rglob("*.py"))}
+    paths = [p for p in sorted(folder.rglob("*.py")) if p.parent.name != "device_end" or p.stem not in _SERVING]
+    files = {f"edgec_runtime/{p.relative_to(folder)}": p.read_bytes() for p in paths}
     files["edgec_runtime/py.typed"] = b""
     metadata = f"Metadata-Version: 2.1\nName: edgec-runtime\nVersion: {version}\nLicense: Apache-2.0\n"
     files[f"{info}/METADATA"] = f"{metadata}Requires-Python: {PYTHON}\nRequires-Dist: {REQUIRES}\n".encode()

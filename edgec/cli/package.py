@@ -63,7 +63,7 @@ def sign(
     for line in done.lines:
         echo(line, err=True)
     if done.runtime is not None:
-        echo(done.runtime)
+        echo(str(done.runtime))
 
 
 @click.command()

@@ -339,8 +339,8 @@ def service_with(program: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     class Slot:
         name = "tiny"
 
-        def program(self, slot: str) -> str:
-            return f"/{slot}/main"
+        def program(self, slot: str) -> list[str]:
+            return [f"/{slot}/main"]
 
     def execute(command: list[str], **options: Any) -> subprocess.CompletedProcess[bytes]:
         commands.append(command)

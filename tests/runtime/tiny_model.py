@@ -192,9 +192,8 @@ def manifest() -> dict[str, Any]:
     }
 
 
-def made_for() -> str:
-    """What the library says that it was made for (docs/bundle.md)."""
-    m = manifest()
+def made_for(m: dict[str, Any]) -> str:
+    """What a library says that was made for this manifest (docs/bundle.md)."""
     return json.dumps(
         {
             **{key: m[key] for key in ("inputs", "outputs", "graph")},
@@ -207,10 +206,12 @@ def made_for() -> str:
     )
 
 
-def write_sources(folder: Path) -> list[str]:
+def write_sources(folder: Path, told: dict[str, Any] | None = None) -> list[str]:
+    """told: the manifest that the library says it was made for; default is manifest()."""
+    said = json.dumps(made_for(told or manifest()))
     for name, text in SOURCES.items():
         text = text.replace("WEIGHTS_CRC32", f"0x{zlib.crc32(WEIGHTS):08x}u")
-        (folder / name).write_text(text.replace("MADE_FOR", json.dumps(made_for())).replace('"GRAPH"', f'"{GRAPH}"'))
+        (folder / name).write_text(text.replace("MADE_FOR", said).replace('"GRAPH"', f'"{GRAPH}"'))
     return [str(folder / name) for name in SOURCES]
 
 
@@ -239,18 +240,18 @@ def _here() -> list[str]:
     return [cc] if cc else _zig()
 
 
-def _build(command: list[str], name: str) -> Path:
+def _build(command: list[str], name: str, told: dict[str, Any] | None = None) -> Path:
     """What a command makes of the sources: once a run, however many tests want it."""
 
     def make(folder: Path) -> None:
-        _call([*command, *write_sources(folder), "-o", str(folder / name)])
+        _call([*command, *write_sources(folder, told), "-o", str(folder / name)])
 
-    return builds.once(repr((command, SOURCES, WEIGHTS)), make) / name
+    return builds.once(repr((command, SOURCES, WEIGHTS, told or manifest())), make) / name
 
 
-def build_library(folder: Path) -> Path:
-    """libmodel.so for this machine."""
-    built = _build([*_here(), *WARNINGS, "-I", str(CSRC), "-shared", "-fPIC"], "libmodel.so")
+def build_library(folder: Path, told: dict[str, Any] | None = None) -> Path:
+    """libmodel.so for this machine.  told: the manifest that it says it was made for; default is manifest()."""
+    built = _build([*_here(), *WARNINGS, "-I", str(CSRC), "-shared", "-fPIC"], "libmodel.so", told)
     return Path(shutil.copy(built, folder))
 
 
