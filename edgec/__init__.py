@@ -318,6 +318,7 @@ def flash(
     service: bool = False,
     with_runtime: bool = False,
     wheels: Sequence[str | Path] = (),
+    allow_downgrade: bool = False,
     ask: bool = False,
     timeout: float = _TIMEOUT_S,
     progress: Callable[[str, Any], None] | None = None,
@@ -334,6 +335,7 @@ def flash(
         service: systemd runs it from then on.
         with_runtime: edgec-runtime too, unpacked beside the bundle.
         wheels: more wheels beside that.
+        allow_downgrade: a signed bundle may be older than what the device had.
         ask: a person is there to type a password.
         timeout: as in `run`.
         progress: called with the URL and what was sent of how much, from any thread.
@@ -342,7 +344,8 @@ def flash(
     from edgec_devices.pushing import Wheel
 
     pushed = [Wheel.of(Path(path)) for path in wheels] if with_runtime or wheels else None
-    return flash(Path(bundle), _devices(on), health, app, progress or _silent, ask, service, pushed, timeout)
+    on_devices, say = _devices(on), progress or _silent
+    return flash(Path(bundle), on_devices, health, app, say, ask, service, pushed, timeout, allow_downgrade)
 
 
 @_checked
@@ -406,23 +409,29 @@ def package(
 
 @_checked
 def sign(
-    bundle: str | Path | None = None,
+    file: str | Path | None = None,
     *,
     key: str | Path | None = None,
     new_key: str | Path | None = None,
+    app: str | None = None,
+    counter: int | None = None,
+    runtime: bool = False,
     output: str | Path | None = None,
 ) -> str:
     """Sign a bundle, in its place or to `output`, so that devices with a trusted key take it. The key's fingerprint.
 
     Args:
-        bundle: the .edgec file.
+        file: the .edgec file, or a wheel, whose signature goes beside it.
         key: the private key.
         new_key: makes one, this file and the same with .pub; without a bundle that is all.
+        app: the application on the device that the bundle is for (default: the model's name).
+        counter: grows from one version to the next (default: the time in seconds).
+        runtime: write the runtime's wheel to this folder, signed, for `flash(wheels=…)`.
         output: the signed bundle.
     """
     from edgec_devices.signing import sign_or_make
 
-    return sign_or_make(_path(bundle), _path(key), _path(new_key), _path(output)).fingerprint
+    return sign_or_make(_path(file), _path(key), _path(new_key), _path(output), app, counter, runtime).fingerprint
 
 
 @_checked

@@ -18,6 +18,7 @@ from edgec_runtime import EdgecError
 from edgec_runtime.cache import cache_dir
 from edgec_runtime.device_end.facts import collect, edgetpus_here
 
+from edgec_devices import answers
 from edgec_devices.device import TIMEOUT_S
 from edgec_devices.findings import EDGETPU_STATES, Facts, Finding, Report, judge
 from edgec_devices.plugin import host_compilers
@@ -36,7 +37,7 @@ def examine(url: str | None = None, ask: bool = False, timeout: float = TIMEOUT_
     """
     if url is not None:
         with Connection(stream_for(url, ask, timeout)) as connection:
-            facts: Facts = connection.request("facts", limit=LOOK_S)[0]["facts"]
+            facts: Facts = connection.ask("facts", answers.Facts, limit=LOOK_S)[0].facts
         return Report(tuple(judge(facts, DEVICE_PYTHON)), url)
     found = list(judge(local_facts(), HOST_PYTHON))
     for check in CHECKS:

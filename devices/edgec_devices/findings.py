@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from edgec_runtime.device_end.elf import MACHINES
 from edgec_runtime.device_end.facts import EDGETPU_IDS, MODULES, TRIAL_S, distribution
-from edgec_runtime.device_end.slots import ELF_MACHINES
 
 from edgec_devices.throttling import HOT, POWER_BITS, SINCE_BOOT, TOO_HOT, UNDER_VOLTAGE, set_governor
 
@@ -76,7 +76,7 @@ def _system(f: Facts) -> Iterator[Finding]:
     seen = f"{f['machine']} kernel, {f['bits']}-bit programs: {f['target']}"
     if f["machine"] == "armv6l":
         yield Finding("architecture", "bad", f"{f['machine']} has no NEON; the code is for ARMv7 and later", "uname -m")
-    elif f["target"] not in ELF_MACHINES:
+    elif f["target"] not in MACHINES:
         yield Finding("architecture", "bad", f"{seen}; nothing is compiled for that", "dpkg --print-architecture")
     else:
         yield Finding("architecture", "ok", seen)

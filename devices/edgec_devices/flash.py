@@ -9,10 +9,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from edgec_runtime import DeviceError, EdgecError, InputError, Summary
 
+from edgec_devices import answers
 from edgec_devices.device import TIMEOUT_S
-from edgec_devices.measurement import program_report
+from edgec_devices.measurement import Latencies, program_report
 from edgec_devices.protocol import Connection
 from edgec_devices.pushing import Wheel, push
 from edgec_devices.requirement import Figure, Kind, Requirement, Vocabulary
@@ -55,13 +57,14 @@ def flash(
     service: bool = False,
     wheels: Sequence[Wheel] | None = None,
     timeout: float = TIMEOUT_S,
+    downgrade: bool = False,
 ) -> tuple[Outcome, ...]:
     """Puts a bundle on devices and makes it the active one; an outcome each, in order.
 
     health: what latencies of the new program must keep on the device before it gets a slot, for example "p95<=40ms";
     otherwise both slots stay as they are.  report: called as bytes arrive.  service: systemd runs the active slot from
     then on; a device that has none is left as it is.  wheels: the runtime goes there too, and these.  timeout: seconds
-    for which nothing may move on the way.  Raises
+    for which nothing may move on the way.  downgrade: a signed bundle may be older than what a device had.  Raises
     BundleError or InputError for what is wrong before any device is touched; what a device refuses is in its outcome.
     """
     recipe, budget = Recipe.of(bundle, app), HEALTH.parse(health) if health is not None else None
@@ -72,7 +75,9 @@ def flash(
             report(url, Sending(step="connecting"))
             try:
                 with Connection(stream_for(url, ask, timeout)) as connection:
-                    done = flash_one(connection, recipe, budget, lambda sending: report(url, sending), service, wheels)
+                    done = flash_one(
+                        connection, recipe, budget, lambda sending: report(url, sending), service, wheels, downgrade
+                    )
                 return replace(done, seconds=time.monotonic() - begun)
             except LinkLost:
                 if attempt + 1 == ATTEMPTS:
@@ -90,15 +95,16 @@ def flash_one(
     progress: Callable[[Sending], None],
     service: bool = False,
     wheels: Sequence[Wheel] | None = None,
+    downgrade: bool = False,
 ) -> Outcome:
     """The same on one connection.  Raises what goes wrong, with the old slot active."""
     url = connection.stream.url
     if service:
-        connection.request("service", app=recipe.app, check=True)
+        connection.ask("service", answers.Done, app=recipe.app, check=True)
     if wheels is not None:
         progress(Sending(step="sending the runtime"))
     pushed = "" if wheels is None else f", {push(connection, recipe.app, wheels)}"
-    sent = send(connection, recipe, progress=progress)
+    sent = send(connection, recipe, progress=progress, downgrade=downgrade)
     said = ""
     if budget:
         progress(replace(sent.sending, step="measuring"))
@@ -115,13 +121,15 @@ def flash_one(
             raise
         except EdgecError:
             if not sent.same:
-                connection.request("discard", app=recipe.app)
+                connection.ask("discard", answers.Done, app=recipe.app)
             raise
     what = f"was there already, slot {sent.slot}{pushed}{said}"
     if not sent.same:
         progress(replace(sent.sending, step="switching"))
-        done, _ = connection.request("activate", limit=SERVICE_S, app=recipe.app)
-        what = f"flashed, slot {done['active']}{pushed}{said}{_service_trouble(done)}"
+        done, _ = connection.ask(
+            "activate", answers.Switched, limit=SERVICE_S, app=recipe.app, allow_downgrade=downgrade
+        )
+        what = f"flashed, slot {done.active}{pushed}{said}{_service_trouble(done)}"
     if service:
         what += _start(connection, recipe.app)
     return Outcome(url, what, None, sent.sending.wire)
@@ -129,24 +137,23 @@ def flash_one(
 
 def _start(connection: Connection, app: str) -> str:
     """Has systemd run the active slot; what to say of it."""
-    done, _ = connection.request("service", limit=SERVICE_S, app=app)
-    ends = (
-        "" if done["lingers"] else "; it ends when its user logs out: sudo loginctl enable-linger $USER on the device"
-    )
-    return f", {Path(done['unit']).name} runs{ends}"
+    done, _ = connection.ask("service", answers.Serving, limit=SERVICE_S, app=app)
+    ends = "" if done.lingers else "; it ends when its user logs out: sudo loginctl enable-linger $USER on the device"
+    return f", {Path(done.unit).name} runs{ends}"
 
 
-def _service_trouble(done: dict[str, Any]) -> str:
+def _service_trouble(done: answers.Switched) -> str:
     """Of the answer to a switch: the application's service was to be restarted."""
-    return f"; its service still runs the other version: {done['service']}" if done.get("service") else ""
+    return f"; its service still runs the other version: {done.service}" if done.service else ""
 
 
 def latency(connection: Connection, app: str, slot: str, runs: int = CHECK_RUNS) -> Summary:
     """Of the program of a slot, in ms, on the device.  Raises DeviceError when it fails."""
     report = execute(connection, app, slot, ("--runs", str(runs))).report
     try:
-        return Summary.of([ns / 1e6 for ns in report["total"][report["warmup"] :]])
-    except (KeyError, TypeError, ValueError) as e:
+        found = msgspec.convert(report, Latencies)
+        return Summary.of([ns / 1e6 for ns in found.total[found.warmup :]])
+    except ValueError as e:
         raise DeviceError(f"the program's report has no latencies: {e}", at=connection.stream.url) from e
 
 
@@ -173,8 +180,9 @@ def execute(
 
     session: with the runtime that the device has, which uses the Edge TPU, instead.  watch: read the vitals meanwhile.
     """
-    head, blob = connection.request(
+    ran, blob = connection.ask(
         "run",
+        answers.Ran,
         b"".join(inputs),
         CHECK_S,
         beats=True,
@@ -187,12 +195,15 @@ def execute(
         watch=watch,
         launched=True,
     )
-    report = program_report(head["status"], head["report"], head["error_output"], connection.stream.url)
+    report = program_report(ran.status, ran.report, ran.error_output, connection.stream.url)
+    if sum(ran.outputs) != len(blob) or min(ran.outputs, default=0) < 0 or len(ran.outputs) != outputs:
+        what = f"the device sent other outputs than it says: {len(blob)} bytes"
+        raise DeviceError(what, at=connection.stream.url, hint="try again")
     files = []
-    for size in head["outputs"]:
+    for size in ran.outputs:
         files.append(blob[:size])
         blob = blob[size:]
-    return Ran(report, tuple(files), head.get("vitals"))
+    return Ran(report, tuple(files), ran.vitals)
 
 
 def rollback(
@@ -203,8 +214,8 @@ def rollback(
     def one(url: str) -> Outcome:
         with Connection(stream_for(url, ask, timeout)) as connection:
             name = app or _only_app(connection)
-            head, _ = connection.request("rollback", limit=SERVICE_S, app=name)
-            return Outcome(url, f"{name} is back on slot {head['active']}{_service_trouble(head)}")
+            done, _ = connection.ask("rollback", answers.Switched, limit=SERVICE_S, app=name)
+            return Outcome(url, f"{name} is back on slot {done.active}{_service_trouble(done)}")
 
     return each(urls, one)
 
@@ -214,21 +225,21 @@ def status(urls: Sequence[str], ask: bool = False, timeout: float = TIMEOUT_S) -
 
     def one(url: str) -> Outcome:
         with Connection(stream_for(url, ask, timeout)) as connection:
-            info, _ = connection.request("info")
-            facts = {**info, **connection.request("status", limit=300.0)[0]}
-            facts.pop("id")
-            return Outcome(url, f"{info['board'] or info['target']}, {info['os']}", facts=facts)
+            info, _ = connection.ask("info", answers.Info)
+            there, _ = connection.ask("status", answers.Status, limit=300.0)
+            facts = {**msgspec.to_builtins(info), **msgspec.to_builtins(there)}
+            return Outcome(url, f"{info.board or info.target}, {info.os}", facts=facts)
 
     return each(urls, one)
 
 
 def _only_app(connection: Connection) -> str:
-    apps = [a["app"] for a in connection.request("status", limit=300.0)[0]["apps"]]
+    apps = [a.app for a in connection.ask("status", answers.Status, limit=300.0)[0].apps]
     if len(apps) != 1:
         what = f"the device has {len(apps)} applications{': ' if apps else ''}{', '.join(apps)}"
         hint = "say which with --app" if apps else "edgec flash puts one there"
         raise InputError(what, at=connection.stream.url, hint=hint)
-    return str(apps[0])
+    return apps[0]
 
 
 def each(urls: Sequence[str], one: Callable[[str], Outcome]) -> tuple[Outcome, ...]:

@@ -113,6 +113,13 @@ class _Report(Struct):
     profile: _Profile | None = None
 
 
+class Latencies(Struct):
+    """What `flash --health` looks at of a program's --json, ns."""
+
+    warmup: Count
+    total: tuple[Count, ...]
+
+
 @dataclass(frozen=True)
 class Launch:
     """One start of the program, ns.

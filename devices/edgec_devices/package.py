@@ -19,7 +19,8 @@ from typing import Any
 
 import edgec_runtime
 from edgec_runtime import Bundle, BundleError, InputError, write_bundle
-from edgec_runtime.device_end.slots import WEIGHTS_FILE, Refused
+from edgec_runtime.device_end.bundles import WEIGHTS_FILE
+from edgec_runtime.device_end.disk import Refused
 from edgec_runtime.device_end.units import RUNS, unit_name, unit_text
 
 from edgec_devices.debian_package import File, deb, tar_gz

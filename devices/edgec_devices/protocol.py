@@ -7,7 +7,7 @@ import random
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from edgec_runtime import BundleError, DeviceError, EdgecError, InputError
 from edgec_runtime.device_end.wire import PROTOCOL, Delivery, pack, unpack
@@ -20,8 +20,12 @@ NEEDS_AGENT = 1  # the oldest device end that this host can work with
 REQUEST_S = 60.0
 MARGIN_S = 10.0
 GREET_TIMEOUTS = 5  # so often what a stream tolerates may pass before the greeting, though something moves
+ONE_WAY = 3  # so often what a stream tolerates may pass without anything that arrives, though the device is heard
 KINDS: dict[str, type[EdgecError]] = {"input": InputError, "bundle": BundleError, "device": DeviceError}
 Head = dict[str, Any]
+
+_T = TypeVar("_T")
+_NONSENSE = "is it an edgec device? update edgec, then try again"
 
 
 class Connection:
@@ -149,6 +153,17 @@ class Connection:
                 raise DeviceError(f'no answer to "{do}" within {limit:.0f} s', at=self.stream.url, hint=hint)
             self._turn(until if not beats else min(until, self._clock() + 1.0))
 
+    def ask(
+        self, do: str, kind: type[_T], blob: bytes = b"", limit: float = REQUEST_S, beats: bool = False, **fields: Any
+    ) -> tuple[_T, bytes]:
+        """The same, with an answer of this type (answers.py).  Raises DeviceError for one of another shape, too."""
+        head, rest = self.request(do, blob, limit, beats, **fields)
+        try:
+            return convert(head, kind), rest
+        except (ValueError, RecursionError) as e:
+            what = f'the device answers "{do}" with nonsense: {e!s:.200}'
+            raise DeviceError(what, at=self.stream.url, hint=_NONSENSE) from e
+
     def _send(self, do: str, blob: bytes, fields: Head) -> int:
         self._last_id += 1
         message = pack({"do": do, "id": self._last_id, **fields}, blob)
@@ -161,10 +176,10 @@ class Connection:
             try:
                 head, blob = unpack(self._delivery.messages.popleft())
             except ValueError as e:
-                raise DeviceError(f"an answer cannot be read: {e}", at=self.stream.url, hint="try again") from e
+                raise DeviceError(f"an answer cannot be read: {e!s:.200}", at=self.stream.url, hint="try again") from e
             if "error" in head:
-                error = head["error"]
-                raise KINDS.get(error.get("kind"), DeviceError)(
+                error = head["error"] if isinstance(head["error"], dict) else {"what": f"{head['error']!r:.200}"}
+                raise KINDS.get(str(error.get("kind")), DeviceError)(
                     str(error.get("what")), at=self.stream.url, hint=str(error.get("hint"))
                 )
             if head.get("id") == wanted:
@@ -188,9 +203,12 @@ class Connection:
         if delivery.idle or delivery.peer is None:
             self._quiet_from = now
         patience = self.stream.timeout + 4 * delivery.chunk * delivery.window / self.stream.rate
+        hint = "check cable and power, then try again: it goes on where it stopped"
         if now - max(self._quiet_from, delivery.heard) > patience:
-            hint = "check cable and power, then try again: it goes on where it stopped"
             raise LinkLost(f"the device has not answered for {patience:.0f} s", at=self.stream.url, hint=hint)
+        if now - max(self._quiet_from, delivery.moved) > ONE_WAY * patience:  # it speaks, but hears nothing
+            what = f"nothing has reached the device for {ONE_WAY * patience:.0f} s, though it answers"
+            raise LinkLost(what, at=self.stream.url, hint=hint)
 
     def close(self) -> None:
         """Says goodbye, where the device still listens, and ends the stream."""

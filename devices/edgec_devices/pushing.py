@@ -10,11 +10,11 @@ import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import edgec_runtime
 from edgec_runtime import InputError
 
+from edgec_devices import answers
 from edgec_devices.protocol import Connection
 from edgec_devices.transfer import Recipe, send_parts
 
@@ -23,14 +23,17 @@ ARCHITECTURES = {"linux-aarch64": "aarch64", "linux-armv7": "armv7l", "linux-x86
 _NAME = re.compile(r"([A-Za-z0-9_.]+)-([^-]+)(?:-\d[^-]*)?-([^-]+)-([^-]+)-([^-]+)\.whl")
 _DATE = (1980, 1, 1, 0, 0, 0)
 ADOPT_S = 300.0
+_SERVING = ("agent", "incoming", "packed", "running", "slots", "units", "wheels", "wire")
+"""Of the device end, what a Session never imports: the host sends it with each connection."""
 
 
 @dataclass(frozen=True)
 class Wheel:
-    """A wheel: file name and bytes."""
+    """A wheel: file name and bytes, and the text of the file beside it that says who made it (edgec sign)."""
 
     name: str
     data: bytes
+    signature: bytes = b""
 
     @staticmethod
     def of(path: Path) -> Wheel:
@@ -43,13 +46,21 @@ class Wheel:
             data = path.read_bytes()
             with zipfile.ZipFile(io.BytesIO(data)) as archive:
                 bad = archive.testzip()
+            beside = signature_path(path)
+            signature = beside.read_bytes() if beside.exists() else b""
         except OSError as e:
             raise InputError(f"cannot read the wheel: {e.strerror}", at=str(path), hint="check the path") from e
         except (zipfile.BadZipFile, RuntimeError, ValueError) as e:
             raise InputError(f"the wheel is damaged: {e}", at=str(path), hint="download it again") from e
         if bad is not None:
             raise InputError(f'"{bad}" in the wheel is damaged', at=str(path), hint="download it again")
-        return Wheel(path.name, data)
+        return Wheel(path.name, data, signature)
+
+    def digests(self) -> dict[str, str]:
+        """sha256 of the files in it, by name: what is signed of it."""
+        with zipfile.ZipFile(io.BytesIO(self.data)) as archive:
+            entries = [e for e in archive.infolist() if not e.filename.endswith("/")]
+            return {e.filename: hashlib.sha256(archive.read(e)).hexdigest() for e in entries}
 
     def fits(self, target: str, python: str) -> None:
         """Raises InputError if a device of this kind cannot use it, with the command that gets one it can."""
@@ -70,12 +81,18 @@ class Wheel:
             raise InputError(what, hint=hint + found[1].replace("_", "-"))
 
 
+def signature_path(path: Path) -> Path:
+    """Where the signature of the wheel at `path` is."""
+    return path.with_name(f"{path.name}.sig")
+
+
 def runtime_wheel() -> Wheel:
     """The slim runtime, of the files that this program uses itself.  The same files give the same bytes."""
     version = edgec_runtime.__version__
     folder = Path(edgec_runtime.__file__).parent
     info = f"edgec_runtime-{version}.dist-info"
-    files = {f"edgec_runtime/{p.relative_to(folder)}": p.read_bytes() for p in sorted(folder.rglob("*.py"))}
+    paths = [p for p in sorted(folder.rglob("*.py")) if p.parent.name != "device_end" or p.stem not in _SERVING]
+    files = {f"edgec_runtime/{p.relative_to(folder)}": p.read_bytes() for p in paths}
     files["edgec_runtime/py.typed"] = b""
     metadata = f"Metadata-Version: 2.1\nName: edgec-runtime\nVersion: {version}\nLicense: Apache-2.0\n"
     files[f"{info}/METADATA"] = f"{metadata}Requires-Python: {PYTHON}\nRequires-Dist: {REQUIRES}\n".encode()
@@ -98,22 +115,25 @@ def _digest(data: bytes) -> str:
 def push(connection: Connection, app: str, wheels: Sequence[Wheel]) -> str:
     """Puts the runtime and these wheels on the device, those that it lacks; it uses them if all work together.
 
+    The runtime is this edgec's, unless a wheel of it is among them (`edgec sign --runtime`).
+
     Returns what to say of it.  Raises InputError for a wheel of another kind of machine, before anything is sent, and
     what the device says; then it uses what it used before.
     """
-    info, _ = connection.request("info")
+    info, _ = connection.ask("info", answers.Info)
     for wheel in wheels:
-        wheel.fits(info["target"], info["python"])
-    all_wheels = [runtime_wheel(), *wheels]
+        wheel.fits(info.target, info.python)
+    given = any(wheel.name.startswith("edgec_runtime-") for wheel in wheels)
+    all_wheels = [*wheels] if given else [runtime_wheel(), *wheels]
     recipes = [_recipe(wheel, app) for wheel in all_wheels]
-    there, _ = connection.request("site", limit=ADOPT_S, app=app)
+    there, _ = connection.ask("site", answers.Site, limit=ADOPT_S, app=app)
     sent = 0
-    for recipe in recipes:
-        if recipe.sha256 not in there["wheels"]:
+    for wheel, recipe in zip(all_wheels, recipes, strict=True):
+        if recipe.sha256 not in there.wheels:
             sent += send_parts(connection, recipe)[0]
-            connection.request("unpack", limit=ADOPT_S, app=app)
-    done, _ = connection.request("adopt", limit=ADOPT_S, app=app, wheels=[r.sha256 for r in recipes])
-    return f"runtime {done['runtime']}" + ("" if sent else " was there already")
+            connection.ask("unpack", answers.Done, wheel.signature, limit=ADOPT_S, app=app)
+    done, _ = connection.ask("adopt", answers.Adopted, limit=ADOPT_S, app=app, wheels=[r.sha256 for r in recipes])
+    return f"runtime {done.runtime}" + ("" if sent else " was there already")
 
 
 def _recipe(wheel: Wheel, app: str) -> Recipe:
@@ -123,5 +143,4 @@ def _recipe(wheel: Wheel, app: str) -> Recipe:
 
 def has_runtime(connection: Connection, app: str) -> bool:
     """Whether the device can run the application with a Session."""
-    found: dict[str, Any] = connection.request("site", limit=ADOPT_S, app=app)[0]
-    return bool(found["active"])
+    return bool(connection.ask("site", answers.Site, limit=ADOPT_S, app=app)[0].active)

@@ -11,6 +11,7 @@ from edgec_runtime import Bundle, DeviceError
 from edgec_runtime.arrays import read_array
 from edgec_runtime.inputs import Array, check_inputs
 
+from edgec_devices import answers
 from edgec_devices.device import Device, Progress
 from edgec_devices.flash import execute
 from edgec_devices.measurement import Identity, Measurement, Plan, measured, on_threads
@@ -42,14 +43,14 @@ class Remote(Device):
             slot = send(connection, recipe, scratch=True).slot
             edgetpu = any(s.place == "edgetpu" for s in bundle.manifest.segments)
             session = edgetpu and has_runtime(connection, recipe.app)
-            info, _ = connection.request("info")
+            info, _ = connection.ask("info", answers.Info)
 
             def launch(by_session: bool, options: tuple[str, ...]) -> tuple[dict[str, Any], Any]:
                 ran = execute(connection, recipe.app, slot, options, session=by_session, watch=True)
                 return ran.report, ran.vitals
 
             launches = measured(plan, bundle, self.url, session, launch, say)
-        about = Identity(self.url, **{name: info[name] for name in IDENTITY})
+        about = Identity(self.url, **{name: getattr(info, name) for name in IDENTITY})
         return Measurement(about, "session" if session else "program", launches[0].backends, launches)
 
     def run(self, bundle: Bundle, inputs: Mapping[str, Array], threads: int = 1) -> dict[str, Array]:

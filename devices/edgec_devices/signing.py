@@ -6,18 +6,23 @@ import contextlib
 import getpass
 import os
 import platform
+import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgec_runtime import Bundle, InputError, ToolError
 from edgec_runtime.bundle import write_signed
-from edgec_runtime.device_end.trust import Key, message, signature_text
+from edgec_runtime.device_end.trust import MAX_COUNTER, Key, Signature, message, wheel_message, wheel_signature_text
 
+from edgec_devices import answers
 from edgec_devices.device import TIMEOUT_S
 from edgec_devices.flash import Outcome, each
 from edgec_devices.protocol import Connection
+from edgec_devices.pushing import Wheel, runtime_wheel, signature_path
 from edgec_devices.stream import stream_for
+from edgec_devices.transfer import app_name
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -59,32 +64,95 @@ def _write_new(path: Path, data: bytes, mode: int) -> None:
         raise InputError(f"cannot write {path}: {e.strerror}", hint="check the folder") from e
 
 
-def sign(bundle: Path, key_path: Path, output: Path | None = None) -> Key:
-    """Signs a bundle, in its place or to `output`; whose key it is.  Signing again replaces the signature."""
+def sign(
+    bundle: Path, key_path: Path, output: Path | None = None, app: str | None = None, counter: int | None = None
+) -> Signature:
+    """Signs a bundle, in its place or to `output`; the signature.  Signing again replaces it.
+
+    app: the application on the device that it is for; default is the model's name.  counter: grows from one version to
+    the next, so that a device takes none that is older than what it had; default is the time in seconds.
+    """
     private = _load(key_path)
-    public = _public(private)
+    counter = int(time.time()) if counter is None else counter
+    if not 0 <= counter <= MAX_COUNTER:
+        raise InputError(f"{counter} cannot be a counter", hint="give --counter a number from 0 on that grows")
     with Bundle.open(bundle) as opened:
-        signature = signature_text(public, private.sign(message(opened.manifest_text)))
+        whose = app or app_name(opened.manifest.name)
+        made = private.sign(message(opened.manifest_text, whose, counter))
+        signature = Signature(_public(private), whose, counter, made)
         try:
-            write_signed(output or bundle, opened, signature)
+            write_signed(output or bundle, opened, signature.to_json())
         except OSError as e:
             raise InputError(f"cannot write {output or bundle}: {e.strerror}", hint="check the folder") from e
-    return Key(public, "")
+    return signature
 
 
-def sign_or_make(bundle: Path | None, key: Path | None, new_key_path: Path | None, output: Path | None = None) -> Key:
-    """Makes a key if one is asked for, and signs a bundle with it or with `key`, if there is a bundle.
+def sign_wheel(wheel: Wheel, path: Path, key_path: Path) -> None:
+    """Writes the file beside a wheel, which is at `path`, that says who made it."""
+    private = _load(key_path)
+    text = wheel_signature_text(_public(private), private.sign(wheel_message(wheel.digests())))
+    _write(signature_path(path), text)
 
-    Raises InputError where there is nothing to do, or no key to do it with.
+
+def sign_runtime(folder: Path, key_path: Path) -> Path:
+    """Writes the slim runtime of this edgec and its signature; its path, which goes to --wheel."""
+    wheel = runtime_wheel()
+    path = folder / wheel.name
+    _write(path, wheel.data)
+    sign_wheel(wheel, path, key_path)
+    return path
+
+
+def _write(path: Path, data: bytes) -> None:
+    try:
+        path.write_bytes(data)
+    except OSError as e:
+        raise InputError(f"cannot write {path}: {e.strerror}", hint="check the folder") from e
+
+
+@dataclass(frozen=True)
+class Signed:
+    """fingerprint: of the key.  lines: what was done, for a person.  runtime: the wheel that was written, if any."""
+
+    fingerprint: str
+    lines: tuple[str, ...]
+    runtime: Path | None
+
+
+def sign_or_make(
+    file: Path | None,
+    key: Path | None,
+    new_key_path: Path | None,
+    output: Path | None = None,
+    app: str | None = None,
+    counter: int | None = None,
+    runtime: bool = False,
+) -> Signed:
+    """What `edgec sign` does: makes a key if one is asked for, and signs a bundle or a wheel with it or with `key`.
+
+    runtime: that of this edgec, too, written to this folder.  Raises InputError where there is nothing to do, or no
+    key to do it with.
     """
-    made = new_key(new_key_path) if new_key_path is not None else None
-    if bundle is None:
-        if made is None:
-            raise InputError("there is no bundle to sign", hint="edgec sign out.edgec --key FILE")
-        return made
-    if (key := key or new_key_path) is None:
+    lines = []
+    if new_key_path is not None:
+        made = new_key(new_key_path)
+        lines.append(f"{new_key_path} {made.fingerprint}; devices trust it by {public_path(new_key_path)}")
+    elif file is None and not runtime:
+        raise InputError("there is nothing to sign", hint="edgec sign out.edgec --key FILE")
+    used = key or new_key_path
+    if used is None:
         raise InputError("there is no key to sign with", hint="add --key FILE, or --new-key FILE for the first time")
-    return sign(bundle, key, output)
+    fingerprint = Key(_public(_load(used)), "").fingerprint
+    if file is not None and file.suffix == ".whl":
+        if output is not None or app is not None or counter is not None:
+            what = "a wheel is signed beside itself, for any application"
+            raise InputError(what, hint="leave -o, --app and --counter out")
+        sign_wheel(Wheel.of(file), file, used)
+        lines.append(f"{signature_path(file)} says that {file.name} is signed with {fingerprint}")
+    elif file is not None:
+        found = sign(file, used, output, app, counter)
+        lines.append(f"{output or file} is signed with {fingerprint} for {found.app}, counter {found.counter}")
+    return Signed(fingerprint, tuple(lines), sign_runtime(Path(), used) if runtime else None)
 
 
 def _public(private: Ed25519PrivateKey) -> bytes:
@@ -139,7 +207,7 @@ def trust(key_path: Path, urls: Sequence[str], ask: bool = False, timeout: float
 
     def one(url: str) -> Outcome:
         with Connection(stream_for(url, ask, timeout)) as connection:
-            head, _ = connection.request("trust", key.line.encode())
-            return Outcome(url, f"trusts {head['fingerprint']}, {head['path']}")
+            done, _ = connection.ask("trust", answers.Trusted, key.line.encode())
+            return Outcome(url, f"trusts {done.fingerprint}, {done.path}")
 
     return each(urls, one)

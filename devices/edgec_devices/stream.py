@@ -14,10 +14,15 @@ from pathlib import Path
 
 import edgec_runtime
 from edgec_runtime import DeviceError, InputError
+from edgec_runtime.device_end.packed import one_file
 
+from edgec_devices.bare import bare
 from edgec_devices.device import TIMEOUT_S, link_module, patience
 
-DEVICE_END = ("wire", "ed25519", "trust", "slots", "vitals", "facts", "units", "wheels", "agent")
+DEVICE_END = (
+    "wire", "packed", "ed25519", "trust", "elf", "disk", "bundles", "slots", "incoming", "running", "vitals", "facts",
+    "units", "wheels", "agent",
+)  # fmt: skip
 SIGN = "os.write(1,bytes([10]))"
 LAST_LINES = 40  # of standard error, for a message
 NO_PYTHON = "sudo apt-get install python3 on the device (3.9 or later)"
@@ -80,17 +85,9 @@ def stream_for(url: str, ask: bool = False, timeout: float = TIMEOUT_S) -> Strea
 def device_end() -> tuple[bytes, str]:
     """The device end as one file of Python, and the sha256 it goes by."""
     folder = Path(edgec_runtime.__file__).parent / "device_end"
-    texts = {name: (folder / f"{name}.py").read_text(encoding="utf-8") for name in DEVICE_END}
+    texts = {name: bare((folder / f"{name}.py").read_text(encoding="utf-8")) for name in DEVICE_END}
     sha = hashlib.sha256(repr(texts).encode()).hexdigest()
-    return (
-        "# The device end of edgec, made of edgec_runtime's files by the host.\n"
-        "import sys, types\n"
-        f"for name, text in {texts!r}.items():\n"
-        "    module = types.ModuleType('edgec_runtime.device_end.' + name)\n"
-        "    sys.modules[module.__name__] = module\n"
-        "    exec(compile(text, name + '.py', 'exec'), module.__dict__)\n"
-        f"module.main({sha!r})\n"
-    ).encode(), sha
+    return one_file(texts, sha).encode(), sha
 
 
 def bootstrap() -> tuple[str, bytes]:
@@ -217,11 +214,12 @@ class PipeStream(Stream):
         with contextlib.suppress(OSError):
             assert process.stdin is not None
             process.stdin.close()
-        try:
-            process.wait(3)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        for end in (process.terminate, process.kill):  # told to end, it ends the program that it runs first
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(3)
+                break
+            end()
+        process.wait()
         for reader in self._readers:
             reader.join(1)
         for pipe in (process.stdout, process.stderr):

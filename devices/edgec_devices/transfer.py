@@ -8,14 +8,15 @@ import struct
 import time
 import zipfile
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from edgec_runtime import Bundle, BundleError
+from edgec_runtime import Bundle, BundleError, DeviceError
 
-from edgec_devices.protocol import Connection, Head
+from edgec_devices import answers
+from edgec_devices.protocol import Connection
 
 PIECE = 1 << 15
 SMALL = 512  # a smaller file costs more as a part with a hash than as glue
@@ -99,22 +100,26 @@ def send(
     scratch: bool = False,
     progress: Callable[[Sending], None] = lambda _: None,
     clock: Callable[[], float] = time.monotonic,
+    downgrade: bool = False,
 ) -> Sent:
     """Puts the bundle beside the slots, where it can be run.  Raises what the device says.
 
     scratch: it is not to become a slot, so any place that has it will do; otherwise only the active slot.
+    downgrade: a signed bundle may be older than what the device had.
     """
     start = clock()
     progress(Sending(step="comparing"))
     begun = _begin(connection, recipe, scratch)
-    if "same" in begun:
-        return Sent(str(begun["same"]), True, Sending(0, 0, 0, clock() - start))
-    total, wire = _send_lacking(connection, recipe, begun["lacks"], progress, clock, start)
+    if begun.same is not None:
+        return Sent(begun.same, True, Sending(0, 0, 0, clock() - start))
+    total, wire = _send_lacking(connection, recipe, begun.lacks, progress, clock, start)
     sending = Sending(total, total, wire, clock() - start)
     progress(replace(sending, step="writing and checking"))
-    installed, _ = connection.request("install", b"", _hashing_s(recipe), app=recipe.app)
+    installed, _ = connection.ask(
+        "install", answers.Installed, b"", _hashing_s(recipe), app=recipe.app, allow_downgrade=downgrade
+    )
     sending = replace(sending, seconds=clock() - start)
-    return Sent(str(installed["slot"]), False, sending)
+    return Sent(installed.slot, False, sending)
 
 
 def send_parts(
@@ -122,22 +127,27 @@ def send_parts(
 ) -> tuple[int, int]:
     """Sends what the device lacks of anything, and no more.  Returns those bytes, and those on the line."""
     begun = _begin(connection, recipe, False)
-    return _send_lacking(connection, recipe, begun["lacks"], progress, time.monotonic, time.monotonic())
+    return _send_lacking(connection, recipe, begun.lacks, progress, time.monotonic, time.monotonic())
 
 
 def _hashing_s(recipe: Recipe) -> float:
     return 60.0 + len(recipe.data) / 1e6
 
 
-def _begin(connection: Connection, recipe: Recipe, scratch: bool) -> Head:
+def _begin(connection: Connection, recipe: Recipe, scratch: bool) -> answers.Begun:
     what = {"sha256": recipe.sha256, "bytes": len(recipe.data), "parts": recipe.parts}
-    return connection.request("begin", recipe.glue, _hashing_s(recipe), app=recipe.app, recipe=what, scratch=scratch)[0]
+    limit = _hashing_s(recipe)
+    begun, _ = connection.ask("begin", answers.Begun, recipe.glue, limit, app=recipe.app, recipe=what, scratch=scratch)
+    if any(not (0 <= i < len(recipe.parts) and 0 <= there <= recipe.parts[i][1]) for i, there, _ in begun.lacks):
+        what_is = "the device says that it lacks parts that there are not"
+        raise DeviceError(what_is, at=connection.stream.url, hint="try again")
+    return begun
 
 
 def _send_lacking(
     connection: Connection,
     recipe: Recipe,
-    lacks: list[tuple[int, int, str]],
+    lacks: Sequence[tuple[int, int, str]],
     progress: Callable[[Sending], None],
     clock: Callable[[], float],
     start: float,

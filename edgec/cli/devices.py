@@ -41,6 +41,7 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="machine-readable, 
     type=click.Path(path_type=Path),
     help="with the runtime, for example LiteRT's .whl",
 )
+@click.option("--allow-downgrade", is_flag=True, help="a signed bundle may be older than what the device had")
 @click.option("-q", "--quiet", is_flag=True, help="print nothing but errors")
 def flash(
     bundle: Path,
@@ -52,6 +53,7 @@ def flash(
     service: bool,
     with_runtime: bool,
     wheels: Sequence[Path],
+    allow_downgrade: bool,
     quiet: bool,
 ) -> None:
     """Put a bundle on devices: only what differs is sent, checked there, and switched to at once."""
@@ -62,7 +64,7 @@ def flash(
     targets = all_resolved(urls)
     ask = len(targets) == 1 and sys.stdin.isatty()
     with shown(quiet) as report:
-        outcomes = flash_all(bundle, targets, health, app, report, ask, service, pushed, timeout)
+        outcomes = flash_all(bundle, targets, health, app, report, ask, service, pushed, timeout, allow_downgrade)
     finish(outcomes, as_json, quiet)
 
 

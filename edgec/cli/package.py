@@ -40,20 +40,30 @@ def package(
 
 
 @click.command()
-@click.argument("bundle", type=_BUNDLE, required=False)
+@click.argument("file", type=_BUNDLE, required=False)
 @click.option("--key", type=click.Path(path_type=Path), help="the private key")
 @click.option("--new-key", type=click.Path(path_type=Path), metavar="FILE", help="make a key: FILE and FILE.pub")
+@click.option("--app", help="the application on the device that the bundle is for (default: the model's name)")
+@click.option("--counter", type=int, help="grows from one version to the next (default: the time in seconds)")
+@click.option("--runtime", is_flag=True, help="write the runtime's wheel here, signed, for flash --wheel")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="the signed bundle (default: in its place)")
-def sign(bundle: Path | None, key: Path | None, new_key: Path | None, output: Path | None) -> None:
-    """Sign a bundle, so that devices with a trusted key take it."""
+def sign(
+    file: Path | None,
+    key: Path | None,
+    new_key: Path | None,
+    app: str | None,
+    counter: int | None,
+    runtime: bool,
+    output: Path | None,
+) -> None:
+    """Sign a bundle, or a wheel, so that devices with a trusted key take it."""
     from edgec_devices import signing
 
-    used = signing.sign_or_make(bundle, key, new_key, output)
-    if new_key is not None:
-        public = signing.public_path(new_key)
-        echo(f"{new_key} {signing.read_public(public).fingerprint}; devices trust it by {public}", err=True)
-    if bundle is not None:
-        echo(f"{output or bundle} is signed with {used.fingerprint}", err=True)
+    done = signing.sign_or_make(file, key, new_key, output, app, counter, runtime)
+    for line in done.lines:
+        echo(line, err=True)
+    if done.runtime is not None:
+        echo(str(done.runtime))
 
 
 @click.command()

@@ -11,7 +11,7 @@ from edgec_runtime import Quant as TensorQuant
 
 from edgec.drive.lower import Lowered
 from edgec.emit.program import DESCR
-from edgec.emit.sources import crossing
+from edgec.emit.sources import crossing, digest_of
 from edgec.ir import Graph, Quant, Value
 from edgec.version import VERSION
 
@@ -51,6 +51,7 @@ def contents_of(
         toolchain=toolchain,
         verification={},
         quantization=_quantization(lowered),
+        graph=digest_of(lowered.partition.segments),
     )
 
 

@@ -118,6 +118,7 @@ def _write(path: Path, trial: Trial, made: TrialSource) -> None:
         toolchain={},
         verification={},
         quantization={},
+        graph=made.graph,
     )
     write_bundle(path, contents, files)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -69,7 +70,9 @@ static EK_NO_INLINE float trial_off_f32(const void *want, void *got, size_t byte
 
 @dataclass(frozen=True)
 class TrialSource:
-    """texts, flags: as of TargetSources. weights: the file. tensors: of the model, by name. arena: bytes."""
+    """texts, flags: as of TargetSources. weights: the file. tensors: of the model, by name. arena: bytes.
+    graph: sha256 of the C.
+    """
 
     texts: Mapping[str, str]
     flags: Mapping[str, tuple[str, ...]]
@@ -77,6 +80,7 @@ class TrialSource:
     tensors: Mapping[str, TensorType]
     inputs: tuple[str, ...]
     arena: int
+    graph: str
 
     @staticmethod
     def function(candidate: int) -> int:
@@ -110,9 +114,10 @@ def trial_source(call: KernelCall, candidates: Sequence[KernelCall], core: Core)
         choices.append(("elsewhere", ""))
     names, types = tuple(v.name for v in inputs), {v.name: v.type for v in (*inputs, off)}
     entry = SegmentEntry(SEGMENT, "cpu", names, (OFF,), plan.size, len(marks), tuple(choices))
-    texts["model.c"] = model_source(SEGMENT, types, [entry], names, (OFF,), writer.weights.data)
+    made_of = hashlib.sha256(repr(sorted(texts.items())).encode()).hexdigest()
+    texts["model.c"] = model_source(SEGMENT, types, [entry], names, (OFF,), writer.weights.data, graph=made_of)
     flags = {f"{here}.c": core.flags} if core.detect else {}
-    return TrialSource(texts, flags, writer.weights.data, types, names, plan.size)
+    return TrialSource(texts, flags, writer.weights.data, types, names, plan.size, made_of)
 
 
 def _marks(

@@ -16,6 +16,7 @@ DESCR = {
 }  # fmt: skip
 """numpy's descr of the element types that cross segment borders."""
 
+_LINE = 100  # characters of a long text in C
 _PORTS = "void *arena, const void *weights, const void *const *in, void *const *out"
 _MARKS = "void (*mark)(void *, int), void *context"
 _FUNCTIONS = {
@@ -52,11 +53,12 @@ def model_source(
     weights: bytes = b"",
     threads: int = 1,
     state: Sequence[State] = (),
+    graph: str = "",
 ) -> str:
     """model.c: with EK_PROGRAM defined the tensors have static buffers, in the library they have none.
 
     weights: the content of the weights file, whose size and CRC-32 the table has. threads: the most that the segments'
-    code is for. state: what the program keeps between inferences.
+    code is for. state: what the program keeps between inferences. graph: sha256 of what it is made of.
     """
     index = {tensor: i for i, tensor in enumerate(tensors)}
 
@@ -69,12 +71,7 @@ def model_source(
     parts += ["#define _POSIX_C_SOURCE 200809L /* for the pool */\n" if threads > 1 else "", '#include "ek_base.h"\n']
     parts += ['#include "ek_model.h"\n\n', _buffers(tensors, segments, state, index)]
     parts += ['#include "ek_cpu.h"\n' if any(s.cores for s in segments) else ""]
-    functions = [what for what in _FUNCTIONS if threads > 1 or what != "run_on"]
-    for s in segments:
-        for entry in (s.name, *(core for core, _ in s.cores)):
-            parts += [f"EK_API int edgec_{entry}_{what}({_FUNCTIONS[what][0]});\n" for what in functions]
-        parts += [_choice(s, what) for what in functions]
-    parts += [_pool(threads)]
+    parts += [*_declared(segments, threads), _pool(threads)]
     parts += ["\nstatic const ek_tensor tensors[] = {\n"]
     parts += [f"    {_tensor(i, n, t)},\n" for i, (n, t) in enumerate(tensors.items())]
     parts += ["};\n"]
@@ -88,12 +85,14 @@ def model_source(
         for s in segments
     ]
     parts += ["};\n", _state(state, index), indices("model_inputs", inputs), indices("model_outputs", outputs)]
+    threading = "NULL, NULL" if threads == 1 else "edgec_threads_start, edgec_threads_stop"
     parts += [
         f"\nEK_API const ek_model edgec_model = {{{_string(name)}, {len(tensors)}, tensors, {len(segments)}, segments, "
         f"{len(inputs)}, {len(outputs)}, model_inputs, model_outputs, {len(weights)}, 0x{zlib.crc32(weights):08x}, "
-        f"{threads}, {'NULL, NULL' if threads == 1 else 'edgec_threads_start, edgec_threads_stop'}, {len(state)}, "
-        f"{'state' if state else 'NULL'}}};\n"
+        f"{threads}, {threading}, {len(state)}, {'state' if state else 'NULL'}, {_string(graph)}}};\n"
     ]
+    told = made_for(tensors, segments, inputs, outputs, weights, threads, state, graph)
+    parts += [f"\n#ifndef EK_PROGRAM\nEK_API const char edgec_made_for[] = {_lines(told)};\n#endif\n"]
     return "".join(parts)
 
 
@@ -128,6 +127,48 @@ def _state(state: Sequence[State], index: Mapping[str, int]) -> str:
         for i, s in enumerate(state)
     ]
     return f"static const ek_state state[] = {{\n{''.join(rows)}}};\n" if state else ""
+
+
+def made_for(
+    tensors: Mapping[str, TensorType],
+    segments: Sequence[SegmentEntry],
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    weights: bytes,
+    threads: int,
+    state: Sequence[State],
+    graph: str,
+) -> str:
+    """What a library says of itself, which edgec_runtime/library.py compares with the manifest."""
+    return json.dumps(
+        {
+            "graph": graph,
+            "inputs": list(inputs),
+            "outputs": list(outputs),
+            "tensors": {n: [DESCR[t.dtype], list(t.shape)] for n, t in tensors.items()},
+            "segments": {s.name: [s.arena, list(s.inputs), list(s.outputs)] for s in segments},
+            "weights": [len(weights), zlib.crc32(weights)],
+            "threads": threads,
+            "state": [[s.input, s.output] for s in state],
+        },
+        separators=(",", ":"),
+    )
+
+
+def _lines(text: str) -> str:
+    """A C string literal on lines of some length."""
+    return "".join(f"\n    {_string(text[at : at + _LINE])}" for at in range(0, len(text), _LINE))
+
+
+def _declared(segments: Sequence[SegmentEntry], threads: int) -> list[str]:
+    """The functions of the segments."""
+    parts: list[str] = []
+    functions = [what for what in _FUNCTIONS if threads > 1 or what != "run_on"]
+    for s in segments:
+        for entry in (s.name, *(core for core, _ in s.cores)):
+            parts += [f"EK_API int edgec_{entry}_{what}({_FUNCTIONS[what][0]});\n" for what in functions]
+        parts += [_choice(s, what) for what in functions]
+    return parts
 
 
 def _pool(threads: int) -> str:

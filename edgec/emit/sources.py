@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -10,7 +11,7 @@ from edgec_partitioner.segments import Segment
 from edgec.emit.c import CSource, segment_source
 from edgec.emit.program import SegmentEntry, model_source
 from edgec.emit.weights import WeightsFile
-from edgec.ir import Graph, TensorType, Value
+from edgec.ir import Graph, TensorType, Value, print_graph
 from edgec.schedule.cores import Core
 from edgec.schedule.steps import DEFAULT
 from edgec.schedule.variant import Rules
@@ -59,8 +60,17 @@ def target_sources(
     flags = {f"{source.name}.c": core.flags for core, source in every if len(kept) > 1}
     ends = _names(graph.given()), _names(graph.returned())
     tensors, threads = crossing(graph, segments), cores[-1].threads
-    texts["model.c"] = model_source(graph.name, tensors, entries, *ends, weights.data, threads, graph.state)
+    model = graph.name, tensors, entries, *ends, weights.data, threads, graph.state, digest_of(segments)
+    texts["model.c"] = model_source(*model)
     return TargetSources(texts, flags, common, kept, arena, weights.data)
+
+
+def digest_of(segments: Iterable[Segment]) -> str:
+    """sha256 of the graphs that the C is made of, without the elements of constants: the same for every target."""
+    found = hashlib.sha256()
+    for s in segments:
+        found.update(f"{s.name} {s.place}\n{print_graph(s.graph, constants=False)}\n".encode())
+    return found.hexdigest()
 
 
 def _written(

@@ -20,8 +20,8 @@ from typing import IO, Any, Dict, List, Mapping, NoReturn, Optional, Tuple, Type
 
 import numpy as np
 
-from .device_end.slots import MAX_BUNDLE_BYTES, MAX_FILES, MAX_MANIFEST_BYTES, safe_name
-from .device_end.slots import WEIGHTS_FILE as WEIGHTS_FILE
+from .device_end.bundles import MAX_BUNDLE_BYTES, MAX_FILES, MAX_MANIFEST_BYTES, safe_name
+from .device_end.bundles import WEIGHTS_FILE as WEIGHTS_FILE
 from .device_end.trust import MAX_SIGNATURE_BYTES, SIGNATURE, parse_signature
 from .errors import BundleError
 from .manifest import SCHEMA, Contents, Manifest, check_manifest, parse_manifest
@@ -182,6 +182,10 @@ class Bundle:
         if hashlib.sha256(data).hexdigest() != info.sha256:
             _refuse(self.path, f'"{name}" changed while the bundle was open')
         return data
+
+    def crc32(self, name: str) -> int:
+        """Of one file's content, as the zip has it and open() has checked it."""
+        return self._zip.getinfo(name).CRC
 
     def close(self) -> None:
         """Closes the file; the manifest stays readable."""

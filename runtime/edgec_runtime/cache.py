@@ -49,7 +49,7 @@ def extract(bundle: Bundle, name: str) -> Path:
 
 def program_command(bundle: Bundle, target: str) -> List[str]:
     """The words that start the bundle's program for a target, which it must have; more options may follow."""
-    words = [str(extract(bundle, bundle.manifest.programs[target]))]
+    words = [str(extract(bundle, bundle.manifest.programs[target])), "--graph", bundle.manifest.graph]
     weights = bundle.manifest.weights.get(target)
     return [*words, "--weights", str(extract(bundle, weights))] if weights is not None else words
 

@@ -20,6 +20,7 @@ SCHEMA = 3
 MAX_RANK = 8
 MAX_THREADS = 4
 MAX_TENSOR_BYTES = 1 << 30
+MAX_ARENA_BYTES = 4 << 30
 DTYPES = ("<f4", "<f2", "<f8", "|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8", "|b1")
 PLACES = ("cpu", "edgetpu")
 
@@ -75,7 +76,7 @@ class Contents:
     state: the inputs and outputs that callers neither give nor get.
     preprocess: for the inputs that are images, by name, how a photo becomes one.  libraries, programs, weights: a path
     in the bundle for each target.  threads: the most that the libraries and programs can use.  quantization: its
-    recipe, where edgec quantized it, else {}.
+    recipe, where edgec quantized it, else {}.  graph: sha256 of what the libraries and programs were made of.
     """
 
     edgec: str
@@ -96,6 +97,7 @@ class Contents:
     toolchain: Mapping[str, Any]
     verification: Mapping[str, Any]
     quantization: Mapping[str, Any]
+    graph: str
 
     def to_json(self) -> Dict[str, Any]:
         """As the bundle has it, without "schema" and "files"."""
@@ -245,6 +247,7 @@ def check_manifest(value: Any) -> Manifest:
         verification=top.get("verification", dict, {}),
         quantization=top.get("quantization", dict, {}),
         threads=_threads(top),
+        graph=top.get("graph", str, ""),
     )
     _check_flow(manifest, top)
     _check_state(manifest, top)
@@ -319,7 +322,7 @@ def _segment(r: _Reader) -> SegmentInfo:
         place=place,
         inputs=r.strings("inputs"),
         outputs=r.strings("outputs"),
-        arena=r.count("arena", 0),
+        arena=_arena(r),
         macs=r.count("macs", 0),
         tflite=r.get("tflite", str, None),
         edgetpu=r.get("edgetpu", str, None),
@@ -329,6 +332,13 @@ def _segment(r: _Reader) -> SegmentInfo:
 
 def _state(r: _Reader) -> StateInfo:
     return StateInfo(r.get("input", str), r.get("output", str), r.get("initial", str, None))
+
+
+def _arena(r: _Reader) -> int:
+    arena = r.count("arena", 0)
+    if arena > MAX_ARENA_BYTES:
+        r.bad('has an impossible "arena"', arena)
+    return arena
 
 
 def _file(r: _Reader) -> FileInfo:

@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 from .bundle import Bundle
 from .cache import extract
-from .device_end.slots import machine_target
+from .device_end.bundles import machine_target
 from .errors import DeviceError, EdgecError, InputError
 from .frame import Frame, Scratch
 from .interpreters import InterpreterFactory, edgetpu_library, interpreter_factory, load_edgetpu
+from .library import load_library
 from .manifest import SegmentInfo
 from .segments import CSegment, InterpreterSegment
 from .stick import Stick
@@ -172,13 +173,7 @@ class Program:
                 at=str(self.bundle.path),
                 hint=f"compile with --target host, or run it with --on emulated:{self.manifest.board}",
             )
-        path = extract(self.bundle, name)
-        try:
-            return ctypes.CDLL(str(path))
-        except OSError as e:
-            raise DeviceError(
-                f"cannot load the bundle's library: {e}", at=str(path), hint="`edgec doctor` shows this machine's libc"
-            ) from e
+        return load_library(self.bundle, target)
 
     def _map_weights(self) -> Optional[Array]:
         """What the library reads.  None where the model has none."""

@@ -13,7 +13,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple, Type, Union
 from numpy.typing import NDArray
 
 from .bundle import Bundle, PathLike
-from .device_end.slots import machine_target as machine_target
+from .device_end.bundles import machine_target as machine_target
 from .errors import InputError, did_you_mean
 from .inputs import check_inputs, noise_inputs
 from .interpreters import InterpreterFactory, load_edgetpu

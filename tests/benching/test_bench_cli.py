@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 from edgec_devices.links.local import Local
 from edgec_devices.measurement import Measurement
 from edgec_runtime import write_bundle
-from edgec_runtime.device_end.slots import machine_target
+from edgec_runtime.device_end.bundles import machine_target
 
 import edgec
 from edgec.benching.result import EMULATOR

@@ -17,7 +17,7 @@ from xml.etree import ElementTree
 
 import pytest
 from edgec_runtime import write_bundle
-from edgec_runtime.device_end.slots import machine_target
+from edgec_runtime.device_end.bundles import machine_target
 
 from edgec.cli.main import main
 from tests.conftest import ROOT

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from edgec_runtime import Bundle
-from edgec_runtime.device_end.slots import machine_target
+from edgec_runtime.device_end.bundles import machine_target
 from elftools.elf.elffile import ELFFile
 
 import edgec

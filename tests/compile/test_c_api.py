@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from edgec_runtime import Bundle, Session
-from edgec_runtime.device_end.slots import machine_target
+from edgec_runtime.device_end.bundles import machine_target
 
 import edgec
 from tests import builds

@@ -28,7 +28,10 @@ from edgec_devices.stream import LinkLost, Stream, device_end
 from edgec_devices.transfer import Recipe
 from edgec_runtime import EdgecError, write_bundle
 from edgec_runtime.device_end.agent import Service
-from edgec_runtime.device_end.slots import ELF_MACHINES, App, Disk, digest, machine_target
+from edgec_runtime.device_end.bundles import machine_target
+from edgec_runtime.device_end.disk import Disk, digest
+from edgec_runtime.device_end.elf import MACHINES
+from edgec_runtime.device_end.incoming import App
 
 from tests.runtime import tiny_model
 
@@ -210,13 +213,9 @@ class BrittleDisk(Disk):
         self._folders.append((os.stat(os.path.dirname(path)).st_ino, undo))
 
     def mkdir(self, path: str) -> None:
-        missing = []
-        while not os.path.isdir(path):
-            missing.append(path)
-            path = os.path.dirname(path)
-        for folder in reversed(missing):
-            self._step(lambda f=folder: os.mkdir(f))  # type: ignore[misc]
-            self._made(folder)
+        if not os.path.isdir(path):
+            self._step(lambda: os.mkdir(path))
+            self._made(path)
 
     def write(self, path: str, offset: int, data: bytes, mode: int = 0o644) -> None:
         new = not os.path.exists(path)
@@ -299,8 +298,16 @@ class BrittleDisk(Disk):
 
 def fake_program(size: int, rng: random.Random, target: str | None = None) -> bytes:
     """Bytes that pass for a program of this machine, or of another."""
-    head = b"\x7fELF".ljust(18, b"\0") + struct.pack("<H", ELF_MACHINES[target or machine_target()])
-    return head + rng.randbytes(size)
+    target = target or machine_target()
+    wide, total = target != "linux-armv7", size + 256
+    head = b"\x7fELF" + bytes((2 if wide else 1, 1, 1)) + bytes(9) + struct.pack("<HHI", 2, MACHINES[target], 1)
+    if wide:
+        head += struct.pack("<QQQIHHHHHH", 64, 64, 0, 0, 64, 56, 1, 0, 0, 0)
+        head += struct.pack("<IIQQQQQQ", 1, 5, 0, 0, 0, total, total, 4096)
+    else:
+        head += struct.pack("<IIIIHHHHHH", 52, 52, 0, 0, 52, 32, 1, 0, 0, 0)
+        head += struct.pack("<IIIIIIII", 1, 0, 0, 0, total, total, 5, 4096)
+    return head.ljust(256, b"\0") + rng.randbytes(size)
 
 
 def make_bundle(path: Path, program: bytes, shared: bytes) -> Recipe:

@@ -16,7 +16,9 @@ from typing import Any
 import pytest
 from edgec_devices.transfer import Recipe
 from edgec_runtime.device_end.agent import Service
-from edgec_runtime.device_end.slots import MAX_BUNDLE_BYTES, App, Disk, Plan, Refused, digest, machine_target, refusal
+from edgec_runtime.device_end.bundles import MAX_BUNDLE_BYTES, machine_target
+from edgec_runtime.device_end.disk import Disk, Refused, digest, refusal
+from edgec_runtime.device_end.incoming import App, Plan
 from edgec_runtime.device_end.wire import HELLO, Frame
 
 from tests.devices import faults

@@ -21,7 +21,7 @@ from edgec_devices.remote import Remote
 from edgec_devices.stream import LinkLost, device_end, stream_for
 from edgec_devices.transfer import Recipe, Sending, app_name, send
 from edgec_runtime import Bundle, BundleError, DeviceError, InputError, write_bundle
-from edgec_runtime.device_end.slots import machine_target
+from edgec_runtime.device_end.bundles import machine_target
 from edgec_runtime.errors import EdgecError
 
 from edgec.cli import devices as cli_devices
@@ -161,7 +161,7 @@ def test_a_disk_that_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pr
 
 
 def test_no_space_while_it_is_written(tmp_path: Path) -> None:
-    from edgec_runtime.device_end.slots import Disk
+    from edgec_runtime.device_end.disk import Disk
 
     class Full(Disk):
         def write(self, path: str, offset: int, data: bytes, mode: int = 0o644) -> None:

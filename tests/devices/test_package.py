@@ -22,7 +22,7 @@ from edgec_devices.debian_package import DATE, File, ar, deb
 from edgec_devices.machine import Machine, boot
 from edgec_devices.package import ARCHITECTURES, FORMATS, package, package_name, write
 from edgec_runtime import Bundle, BundleError, InputError, ToolError, write_bundle
-from edgec_runtime.device_end.slots import machine_target
+from edgec_runtime.device_end.bundles import machine_target
 
 from edgec.cli import package as cli_package
 from tests.runtime import tiny_model

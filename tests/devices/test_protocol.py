@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from edgec_devices import answers
+from edgec_devices.flash import Outcome, each
 from edgec_devices.protocol import Connection
 from edgec_devices.stream import LinkLost, device_end
 from edgec_runtime import BundleError, DeviceError, InputError
 from edgec_runtime.device_end import wire
 from edgec_runtime.device_end.agent import Service
-from edgec_runtime.device_end.wire import ACK, DATA, FROM_DEVICE, HELLO, LAST, PROTOCOL, Decoder, Delivery, Frame
+from edgec_runtime.device_end.wire import ACK, DATA, FROM_DEVICE, HELLO, LAST, PROTOCOL, Decoder, Delivery, Frame, pack
 
 from tests.devices.faults import Faults, SimStream, World
 
@@ -212,6 +214,56 @@ def test_a_dead_device_is_told_from_a_slow_one(tmp_path: Path) -> None:
         assert "goes on where it stopped" in str(e.value.hint)
     with pytest.raises(DeviceError, match="nothing moved for 30 s"):
         connect(w)
+
+
+@pytest.mark.parametrize("upwards", [True, False])
+def test_a_line_of_which_one_direction_is_lost_ends_within_limits(tmp_path: Path, upwards: bool) -> None:
+    """The device may go on sending its answer for ever, since nothing tells it that it came."""
+    w = world(tmp_path)
+    up, down = Faults(), Faults()
+    with connect(w, up, down) as c:
+        c.request("info")
+        (up if upwards else down).cut = 0
+        assert w.service
+        w.service.delivery.send(pack({"id": 0, "of": "which nobody acknowledges"}))
+        start = w.now
+        with pytest.raises(LinkLost, match="has reached the device" if upwards else "has not answered"):
+            c.request("status", limit=300.0)
+        assert w.now - start < 150
+
+
+NONSENSE = [
+    {"slot": 7},
+    {"active": "a", "service": 3},
+    {"apps": {}},
+    {"apps": [{"app": "x", "active": "a", "slots": {"a": []}}]},
+    {"error": None},
+    {"error": {"kind": [], "what": {}}},
+    {"error": []},
+]
+
+
+@pytest.mark.parametrize("nonsense", [*NONSENSE, "[" * 200_000, "\xff", "{", "5", '{"id": 1e999}', '{"id": NaN}'])
+def test_nonsense_spoils_the_result_of_one_device_alone(tmp_path: Path, nonsense: dict[str, Any] | str) -> None:
+    w = world(tmp_path)
+    assert w.service
+
+    def answer(message: bytes) -> None:
+        text = json.dumps({**nonsense, "id": 1}) if isinstance(nonsense, dict) else nonsense
+        assert w.service
+        w.service.delivery.send(zlib.compress(text.encode("latin-1") + b"\n"))
+
+    w.service._answer = answer  # type: ignore[method-assign]
+    good = world(tmp_path / "good")
+
+    def one(url: str) -> Outcome:
+        with connect(w if url == "local:" else good) as c:
+            return Outcome(url, str(c.ask("status", answers.Status)[0]))
+
+    bad, fine = each(["local:", "local:c"], one)
+    assert isinstance(bad.error, DeviceError), bad
+    assert bad.error.hint
+    assert fine.ok
 
 
 def test_the_device_end_is_one_file_of_the_standard_library() -> None:

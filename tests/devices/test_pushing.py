@@ -22,7 +22,7 @@ from edgec_devices.remote import Remote
 from edgec_devices.signing import new_key
 from edgec_devices.stream import stream_for
 from edgec_runtime import Bundle, DeviceError, EdgecError, InputError, write_bundle
-from edgec_runtime.device_end.slots import machine_target
+from edgec_runtime.device_end.bundles import machine_target
 
 from tests.conftest import ROOT
 from tests.devices.test_flash import bundle, cli, failed, ok
@@ -148,9 +148,9 @@ def test_files_that_are_no_wheels(tmp_path: Path) -> None:
         assert e.value.hint
 
 
-def test_a_device_that_trusts_a_key_takes_no_wheels(root: Path) -> None:
+def test_a_device_that_trusts_a_key_takes_no_unsigned_wheels(root: Path) -> None:
     key = new_key(root.parent / "key")
     with Connection(stream_for("local:")) as c:
         c.request("trust", key.line.encode())
-        with pytest.raises(EdgecError, match="wheels are not signed"):
+        with pytest.raises(EdgecError, match="the wheel is not signed"):
             push(c, "tiny", [])

@@ -18,7 +18,7 @@ from edgec_devices.protocol import Connection
 from edgec_devices.stream import stream_for
 from edgec_devices.transfer import Recipe
 from edgec_runtime import BundleError, DeviceError, EdgecError
-from edgec_runtime.device_end.slots import machine_target
+from edgec_runtime.device_end.bundles import machine_target
 
 from tests.cli import verbs
 from tests.devices import faults

@@ -12,7 +12,8 @@ import pytest
 from click.testing import CliRunner
 from edgec_devices.flash import Outcome, flash, rollback
 from edgec_runtime import write_bundle
-from edgec_runtime.device_end.slots import Disk, Refused, machine_target
+from edgec_runtime.device_end.bundles import machine_target
+from edgec_runtime.device_end.disk import Disk, Refused
 from edgec_runtime.device_end.units import Units, unit_name, unit_text
 
 from edgec.cli import devices as cli_devices

@@ -16,8 +16,8 @@ from edgec_devices.flash import flash, rollback
 from edgec_devices.signing import new_key, public_path, read_public, sign, trust
 from edgec_devices.transfer import Recipe
 from edgec_runtime import Bundle, BundleError, DeviceError, InputError, ToolError, write_bundle
+from edgec_runtime.device_end.bundles import machine_target
 from edgec_runtime.device_end.ed25519 import verify
-from edgec_runtime.device_end.slots import machine_target
 from edgec_runtime.device_end.trust import SIGNATURE, Key
 from edgec_runtime.errors import EdgecError
 from hypothesis import given, settings
@@ -129,7 +129,8 @@ def rewrite(source: Path, path: Path, changes: dict[str, bytes | None]) -> Path:
 def test_signing_adds_one_file_and_changes_none(tmp_path: Path, program: Path, key: Path) -> None:
     plain, signed = bundle(tmp_path / "1.edgec", program), tmp_path / "2.edgec"
     before = plain.read_bytes()
-    made = sign(plain, key, signed)
+    made = sign(plain, key, signed, counter=5)
+    assert (made.app, made.counter) == ("tiny", 5)
     assert plain.read_bytes() == before
     with Bundle.open(plain) as a, Bundle.open(signed) as b:
         assert (a.signature, b.names, b.sha256) == (None, a.names, a.sha256)
@@ -137,7 +138,7 @@ def test_signing_adds_one_file_and_changes_none(tmp_path: Path, program: Path, k
         assert made.public.hex() in b.signature.decode()
     with zipfile.ZipFile(signed) as z:
         assert z.namelist()[:2] == ["manifest.json", SIGNATURE]
-    sign(plain, key)
+    sign(plain, key, counter=5)
     assert plain.read_bytes() == signed.read_bytes(), "the same key signs the same bundle to the same bytes"
     new_key(tmp_path / "other")
     sign(plain, tmp_path / "other")
@@ -151,8 +152,10 @@ def test_signatures_that_are_none_and_names_that_are_taken(tmp_path: Path, progr
     plain = bundle(tmp_path / "1.edgec", program)
     good = json.loads(signed_text(plain, key, tmp_path / "s.edgec"))
     for i, text in enumerate(
-        (b"", b"[]", b"{}", b"\xff", b"{" * 5000, json.dumps({**good, "schema": 2}).encode(),
-         json.dumps({**good, "key": "00"}).encode(), json.dumps({**good, "signature": 5}).encode())
+        (b"", b"[]", b"{}", b"\xff", b"{" * 5000, json.dumps({**good, "schema": 1}).encode(),
+         json.dumps({**good, "key": "00"}).encode(), json.dumps({**good, "signature": 5}).encode(),
+         json.dumps({**good, "app": "a\nb"}).encode(), json.dumps({**good, "counter": -1}).encode(),
+         json.dumps({**good, "counter": True}).encode(), b"[" * 200_000)
     ):  # fmt: skip
         with pytest.raises(BundleError, match="signature"):
             Bundle.open(rewrite(plain, tmp_path / f"bad{i}.edgec", {SIGNATURE: text}))
@@ -264,7 +267,8 @@ def test_a_device_with_a_key_takes_only_what_it_signed(tmp_path: Path, root: Pat
 @pytest.mark.cc
 def test_files_that_only_the_manifest_vouches_for(tmp_path: Path, root: Path, program: Path, key: Path) -> None:
     """The host refuses such bundles itself; the device must not rely on that."""
-    from edgec_runtime.device_end.slots import App, Disk, Refused
+    from edgec_runtime.device_end.disk import Disk, Refused
+    from edgec_runtime.device_end.incoming import App
 
     from tests.devices.test_agent import put_all
 
@@ -278,7 +282,7 @@ def test_files_that_only_the_manifest_vouches_for(tmp_path: Path, root: Path, pr
     )
     for i, (changes, what) in enumerate(cases):
         path = rewrite(tmp_path / "s.edgec", tmp_path / f"{i}.edgec", changes)
-        app = App(str(root), f"app{i}", Disk())
+        app = App(str(root), "tiny", Disk())
         try:
             put_all(app, _recipe(path))
             with pytest.raises(Refused, match=what):
@@ -319,7 +323,7 @@ def test_the_administrators_keys_come_first(tmp_path: Path, monkeypatch: pytest.
     assert module.trusted(str(tmp_path / "root")) == [admin]
 
     from edgec_runtime.device_end.agent import Service
-    from edgec_runtime.device_end.slots import Refused
+    from edgec_runtime.device_end.disk import Refused
 
     with pytest.raises(Refused, match="only the administrator's keys count"):
         Service(str(tmp_path / "root")).do_trust({}, public_path(key).read_bytes())

@@ -16,8 +16,8 @@ import pytest
 from edgec_devices.throttling import Throttling, judge
 from edgec_runtime.device_end import vitals
 from edgec_runtime.device_end.agent import Service
+from edgec_runtime.device_end.disk import Refused
 from edgec_runtime.device_end.facts import identity
-from edgec_runtime.device_end.slots import Refused
 from edgec_runtime.device_end.vitals import Sensors, Watch, read
 
 POLICY = "sys/devices/system/cpu/cpufreq/policy0"
@@ -339,8 +339,8 @@ def service_with(program: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     class Slot:
         name = "tiny"
 
-        def program(self, slot: str) -> str:
-            return f"/{slot}/main"
+        def program(self, slot: str) -> list[str]:
+            return [f"/{slot}/main"]
 
     def execute(command: list[str], **options: Any) -> subprocess.CompletedProcess[bytes]:
         commands.append(command)

@@ -33,4 +33,11 @@ static const ek_segment segments[] = {
 static const int model_inputs[1] = {0};
 static const int model_outputs[1] = {1};
 
-EK_API const ek_model edgec_model = {"residual", 2, tensors, 1, segments, 1, 1, model_inputs, model_outputs, 71, 0x4a96ba49, 1, NULL, NULL, 0, NULL};
+EK_API const ek_model edgec_model = {"residual", 2, tensors, 1, segments, 1, 1, model_inputs, model_outputs, 71, 0x4a96ba49, 1, NULL, NULL, 0, NULL, ""};
+
+#ifndef EK_PROGRAM
+EK_API const char edgec_made_for[] = 
+    "{\042graph\042:\042\042,\042inputs\042:[\042im\134\042age\042],\042outputs\042:[\042out\042],\042tensors\042:{\042im\134\042age\042:[\042|i1\042,[1,4,4,8]],\042out\042:[\042|i"
+    "1\042,[128,1]]},\042segments\042:{\042seg0\042:[256,[\042im\134\042age\042],[\042out\042]]},\042weights\042:[71,1251392073],\042threads\042:1,\042st"
+    "ate\042:[]}";
+#endif

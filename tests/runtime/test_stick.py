@@ -234,11 +234,14 @@ def test_a_function_that_no_other_process_can_have(bundle_path: Path, tmp_path: 
 
 
 @pytest.mark.usefixtures("quiet")
-def test_the_stick_alone(tmp_path: Path, library: Path) -> None:
+def test_the_stick_alone(tmp_path: Path) -> None:
     """A tensor of the stick that is an input of the model, and one that is its output."""
-    manifest, files = tiny_model.parts(library)
+    manifest = tiny_model.manifest()
     manifest["inputs"], manifest["outputs"], manifest["preprocess"] = ["q"], ["r"], {}
     manifest["segments"] = [manifest["segments"][1]]
+    manifest["tensors"] = {name: manifest["tensors"][name] for name in "qr"}
+    library, files = tiny_model.parts(tiny_model.build_library(tmp_path, manifest))
+    manifest |= {key: library[key] for key in ("libraries", "weights")}
     manifest["segments"][0]["edgetpu"] = "segments/relu.tflite"
     files["segments/relu.tflite"] = relu_tflite()
     write_bundle(tmp_path / "m", manifest, files)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from edgec_devices import device_for
 from edgec_runtime import Bundle, InputError, Session, noise_inputs
-from edgec_runtime.device_end.slots import machine_target
+from edgec_runtime.device_end.bundles import machine_target
 
 import edgec
 from edgec.emit.c import CSRC

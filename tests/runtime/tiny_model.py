@@ -7,6 +7,7 @@ It is built with zig for ARM and with the machine's own compiler, or zig, for th
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from edgec_runtime.device_end.slots import WEIGHTS_FILE, machine_target
+from edgec_runtime.device_end.bundles import WEIGHTS_FILE, machine_target
 from numpy.typing import NDArray
 
 from tests import builds
@@ -45,6 +46,7 @@ RAW: dict[str, Any] = {
     "metadata": None,
 }
 
+GRAPH = "7" * 64
 WEIGHTS = bytes([0x80]) * 48 + bytes(16) + np.int8(ZERO).tobytes()
 """What shift flips, and from 64 on relu's lower bound."""
 
@@ -127,8 +129,12 @@ static const ek_segment segments[] = {
     { "relu", "edgetpu", 1, 1, i1, i2, 0, NULL, edgec_relu_run, 0, NULL, NULL },
     { "mix", "cpu", 2, 2, i20, i34, 0, NULL, edgec_mix_run, 2, edgec_mix_profile, NULL },
 };
-const ek_model edgec_model = { "tiny", 5, tensors, 3, segments, 1, 2, i0, i34, 65, WEIGHTS_CRC32, 1,
-    NULL, NULL, 0, NULL };
+const ek_model edgec_model = {
+    "tiny", 5, tensors, 3, segments, 1, 2, i0, i34, 65, WEIGHTS_CRC32, 1, NULL, NULL, 0, NULL, "GRAPH"
+};
+#ifndef EK_PROGRAM
+const char edgec_made_for[] = MADE_FOR;
+#endif
 """,
 }
 
@@ -180,14 +186,32 @@ def manifest() -> dict[str, Any]:
         "weights": {},
         "labels": None,
         "preprocess": {"image": RAW},
+        "graph": GRAPH,
         "toolchain": {"cc": "test"},
         "verification": {},
     }
 
 
-def write_sources(folder: Path) -> list[str]:
+def made_for(m: dict[str, Any]) -> str:
+    """What a library says that was made for this manifest (docs/bundle.md)."""
+    return json.dumps(
+        {
+            **{key: m[key] for key in ("inputs", "outputs", "graph")},
+            "tensors": {name: [t["dtype"], t["shape"]] for name, t in m["tensors"].items()},
+            "segments": {s["name"]: [s.get("arena", 0), s["inputs"], s["outputs"]] for s in m["segments"]},
+            "weights": [len(WEIGHTS), zlib.crc32(WEIGHTS)],
+            "threads": 1,
+            "state": [],
+        }
+    )
+
+
+def write_sources(folder: Path, told: dict[str, Any] | None = None) -> list[str]:
+    """told: the manifest that the library says it was made for; default is manifest()."""
+    said = json.dumps(made_for(told or manifest()))
     for name, text in SOURCES.items():
-        (folder / name).write_text(text.replace("WEIGHTS_CRC32", f"0x{zlib.crc32(WEIGHTS):08x}u"))
+        text = text.replace("WEIGHTS_CRC32", f"0x{zlib.crc32(WEIGHTS):08x}u")
+        (folder / name).write_text(text.replace("MADE_FOR", said).replace('"GRAPH"', f'"{GRAPH}"'))
     return [str(folder / name) for name in SOURCES]
 
 
@@ -216,18 +240,18 @@ def _here() -> list[str]:
     return [cc] if cc else _zig()
 
 
-def _build(command: list[str], name: str) -> Path:
+def _build(command: list[str], name: str, told: dict[str, Any] | None = None) -> Path:
     """What a command makes of the sources: once a run, however many tests want it."""
 
     def make(folder: Path) -> None:
-        _call([*command, *write_sources(folder), "-o", str(folder / name)])
+        _call([*command, *write_sources(folder, told), "-o", str(folder / name)])
 
-    return builds.once(repr((command, SOURCES, WEIGHTS)), make) / name
+    return builds.once(repr((command, SOURCES, WEIGHTS, told or manifest())), make) / name
 
 
-def build_library(folder: Path) -> Path:
-    """libmodel.so for this machine."""
-    built = _build([*_here(), *WARNINGS, "-I", str(CSRC), "-shared", "-fPIC"], "libmodel.so")
+def build_library(folder: Path, told: dict[str, Any] | None = None) -> Path:
+    """libmodel.so for this machine.  told: the manifest that it says it was made for; default is manifest()."""
+    built = _build([*_here(), *WARNINGS, "-I", str(CSRC), "-shared", "-fPIC"], "libmodel.so", told)
     return Path(shutil.copy(built, folder))
 
 

@@ -100,9 +100,13 @@ typedef struct {
     void (*stop)(ek_threads *threads);
     int n_state;
     const ek_state *state;
+    const char *graph;           /* sha256 of the graph that it was made of, as the bundle's manifest has it */
 } ek_model;
 
 extern const ek_model edgec_model;
+
+/* In the library alone: what it was made for, as JSON (docs/bundle.md), for who compares it with a manifest before a run. */
+extern const char edgec_made_for[];
 
 /* One inference in the program's own buffers: model.c was compiled with -DEK_PROGRAM.  Before it, write the inputs to
  * m->tensors[m->inputs[i]].data; after it, the outputs are in m->tensors[m->outputs[i]].data.  weights: the content of

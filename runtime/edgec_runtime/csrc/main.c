@@ -1,12 +1,13 @@
 /* main.c - the program of a bundle: runs the model, writes its outputs, times segments and operations.
  *
  *     main [--runs N] [--seconds S] [--warmup S] [--profile N] [--launched NS] [--input FILE...] [--output DIR] [--json]
- *          [--weights FILE] [--threads N [--in-turn]] [--segments]
+ *          [--weights FILE] [--threads N [--in-turn]] [--segments] [--graph SHA256]
  *
  * Input files come in the order of the model's inputs: .npy, or raw little-endian bytes of exactly the tensor's size.
  * Without any, the inputs are filled with reproducible noise (edgec_runtime/inputs.py makes the same).  No malloc.
  * State is not kept: it is the same at each inference, what further input files say, else what the model begins with.
  * --segments: the outputs of each segment are written, too.
+ * --graph: refuse to run unless this program was made of the graph with this sha256 (the manifest's "graph").
  * The weights are mapped from weights.bin beside the program (program_weights.h), unless --weights names another file.
  *
  * All times are of CLOCK_MONOTONIC, ns.  The first inference and those that follow until --warmup seconds have passed
@@ -47,7 +48,7 @@ struct options {
     uint64_t launched;      /* 0 where it is not known */
     int n_files, threads;
     char **files; /* into argv */
-    const char *output, *weights;
+    const char *output, *weights, *graph;
     bool json, in_turn, segments;
 };
 
@@ -357,7 +358,7 @@ static void print_json(const struct options *o)
 
 static const char usage[] =
     "main [--runs N] [--seconds S] [--warmup S] [--profile N] [--launched NS] [--input FILE...] [--output DIR] [--json] "
-    "[--weights FILE] [--threads N [--in-turn]] [--segments]";
+    "[--weights FILE] [--threads N [--in-turn]] [--segments] [--graph SHA256]";
 
 static int number(const char *option, const char *text)
 {
@@ -395,6 +396,7 @@ static struct options parse(int argc, char **argv)
         else if (!strcmp(argv[i], "--launched") && next) o.launched = strtoull(argv[++i], NULL, 10);
         else if (!strcmp(argv[i], "--output") && next) o.output = argv[++i];
         else if (!strcmp(argv[i], "--weights") && next) o.weights = argv[++i];
+        else if (!strcmp(argv[i], "--graph") && next) o.graph = argv[++i];
         else if (!strcmp(argv[i], "--input") && next)
             for (o.files = argv + i + 1, o.n_files = 0; i + 1 < argc && strncmp(argv[i + 1], "--", 2); i++) o.n_files++;
         else if (!strcmp(argv[i], "--help")) {
@@ -423,6 +425,9 @@ static void lay_out(const struct options *o)
 
 static void check(const struct options *o)
 {
+    if (o->graph && strcmp(o->graph, edgec_model.graph))
+        fail(EXIT_INPUT, "take program and manifest from the same bundle", "this program was made of another graph: %.64s",
+             edgec_model.graph);
     for (int i = 0; i < edgec_model.n_tensors; i++)
         if (!edgec_model.tensors[i].data)
             fail(EXIT_JOB, "compile edgec_model with buffers", "tensor \"%s\" has no buffer in this program",

@@ -20,9 +20,14 @@ import threading
 import time
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
+from edgec_runtime.device_end.bundles import MODEL, machine_target
+from edgec_runtime.device_end.disk import Disk, Refused, make_folder, refusal, replace
 from edgec_runtime.device_end.facts import collect, identity
-from edgec_runtime.device_end.slots import MODEL, SCRATCH, App, Disk, Plan, Refused, machine_target, refusal
-from edgec_runtime.device_end.trust import FOLDER, SYSTEM_FOLDER, Key, administered
+from edgec_runtime.device_end.incoming import App, Plan
+from edgec_runtime.device_end.packed import one_file
+from edgec_runtime.device_end.running import TooMuch, run
+from edgec_runtime.device_end.slots import SCRATCH, recover_all
+from edgec_runtime.device_end.trust import FOLDER, MAX_SIGNATURE_BYTES, SYSTEM_FOLDER, Key, administered
 from edgec_runtime.device_end.units import Units
 from edgec_runtime.device_end.vitals import Watch
 from edgec_runtime.device_end.wheels import Site
@@ -37,13 +42,19 @@ Answer = Tuple[Dict[str, Any], bytes]
 
 
 class Service:
-    """The requests, apart from I/O: bytes in, bytes out.  execute: subprocess.run, or what a test has instead."""
+    """The requests, apart from I/O: bytes in, bytes out.
+
+    What a cut left in any application's folder is put right first.  execute: running.run, or what a test has instead.
+    sha, source: of the device end.
+    """
 
     def __init__(
-        self, root: str, disk: Optional[Disk] = None, execute: Execute = subprocess.run, sha: str = ""
+        self, root: str, disk: Optional[Disk] = None, execute: Execute = run, sha: str = "", source: str = ""
     ) -> None:
         self.root, self.disk, self.execute = root, disk or Disk(), execute
-        self.units = Units(root, self.disk, execute)
+        self.units = Units(root, self.disk, execute, source=source)
+        self.listen: Optional[int] = None  # where the host is heard: a program ends when it is closed
+        recover_all(root, self.disk)
         greeting = {"protocol": [PROTOCOL, PROTOCOL], "agent": VERSION, "sha256": sha}
         self.delivery = Delivery(True, json.dumps(greeting).encode())
         self.app: Optional[App] = None
@@ -90,6 +101,9 @@ class Service:
             answer = do(head, blob)
         except Refused as e:
             answer = {"error": {"kind": e.kind, "what": e.what, "hint": e.hint}}, b""
+        except BrokenPipeError:  # nobody listens any more
+            self.delivery.closed = True
+            return
         except OSError as e:
             r = refusal(e)
             answer = {"error": {"kind": r.kind, "what": r.what, "hint": r.hint}}, b""
@@ -137,7 +151,7 @@ class Service:
         for slot in (app.active(), *((app.inactive(), SCRATCH) if head.get("scratch") else ())):
             state = app.whole(slot) if slot else None
             if slot and state and state["sha256"] == sha256:
-                app.vouch(slot)
+                app.verified(slot)
                 return {"same": slot}, b""
         return {"lacks": app.begin(Plan(head["recipe"], blob))}, b""
 
@@ -148,13 +162,16 @@ class Service:
 
     def do_install(self, head: Dict[str, Any], blob: bytes) -> Answer:
         """Everything is here: write it to `try`."""
-        self._open(head).install()
+        self._open(head).install(head.get("allow_downgrade") is True)
         return {"slot": SCRATCH}, b""
 
     def do_activate(self, head: Dict[str, Any], blob: bytes) -> Answer:
         """Make what is in `try` the active version, in the other slot than the one before."""
         app = self._open(head)
-        return {"active": app.activate(), "service": self.units.refresh(app.name)}, b""
+        return {
+            "active": app.activate(head.get("allow_downgrade") is True),
+            "service": self.units.refresh(app.name),
+        }, b""
 
     def do_discard(self, head: Dict[str, Any], blob: bytes) -> Answer:
         """Throw away what is in `try`."""
@@ -172,9 +189,16 @@ class Service:
         if head.get("check"):
             self.units.check(app.name)
             return {}, b""
-        if app.active() is None:
-            raise Refused("input", f"{app.name} has no active slot", "edgec flash")
+        app.program(self.slot(app, {}))
         return self.units.install(app.name), b""
+
+    @staticmethod
+    def slot(app: App, head: Dict[str, Any]) -> str:
+        """The slot that is meant: the active one where none is named."""
+        slot = app.active() if head.get("slot") is None else head["slot"]
+        if slot is None:
+            raise Refused("input", f"{app.name} has no active slot", "edgec flash")
+        return str(slot)
 
     def do_trust(self, head: Dict[str, Any], blob: bytes) -> Answer:
         """From now on take only bundles that were signed with this key, or one that is trusted already."""
@@ -187,11 +211,8 @@ class Service:
             raise Refused("input", what, f"sudo cp the key to {SYSTEM_FOLDER} on the device")
         folder = os.path.join(self.root, FOLDER)
         path = os.path.join(folder, f"{key.public.hex()[:16]}.pub")
-        self.disk.mkdir(folder)
-        self.disk.write(f"{path}.new", 0, key.line.encode())
-        self.disk.sync(f"{path}.new")
-        self.disk.rename(f"{path}.new", path)
-        self.disk.sync(folder)
+        make_folder(self.disk, folder)
+        replace(self.disk, path, key.line.encode())
         return {"path": path, "fingerprint": key.fingerprint}, b""
 
     def do_site(self, head: Dict[str, Any], blob: bytes) -> Answer:
@@ -200,8 +221,8 @@ class Service:
         return {"wheels": site.there(), "active": site.active()}, b""
 
     def do_unpack(self, head: Dict[str, Any], blob: bytes) -> Answer:
-        """A wheel is here whole: unpack it.  It is not used yet."""
-        return {"wheel": Site(self._open(head), self.execute).unpack()}, b""
+        """A wheel is here whole: unpack it.  It is not used yet.  The blob is its signature, or empty."""
+        return {"wheel": Site(self._open(head), self.execute).unpack(blob[:MAX_SIGNATURE_BYTES])}, b""
 
     def do_adopt(self, head: Dict[str, Any], blob: bytes) -> Answer:
         """Use these wheels, if they work together."""
@@ -223,14 +244,12 @@ class Service:
         started, for the time that it takes to load.
         """
         app = self._open(head)
-        slot = head.get("slot") or app.active()
-        if slot is None:
-            raise Refused("input", f"{app.name} has no active slot", "edgec flash")
-        program, env = app.program(slot), None
-        start = [program]
+        slot = self.slot(app, head)
+        start, env = app.program(slot), None
         if head.get("session"):
             site = Site(app, self.execute)
-            site.check()
+            if not site.active():
+                raise Refused("input", f"{app.name} has no runtime on the device", "edgec flash --with-runtime")
             start, env = [sys.executable, "-m", "edgec_runtime", app.at(slot, MODEL)], site.environment(site.active())
         import tempfile  # here, as what only some requests need: a slow board takes long to import it
 
@@ -267,14 +286,9 @@ class Service:
             command = [*command, "--launched", str(time.monotonic_ns())]
         try:
             with self._beating():
-                return self.execute(
-                    command,
-                    cwd=folder,
-                    env=env,
-                    stdin=subprocess.DEVNULL,
-                    capture_output=True,
-                    timeout=float(head["limit"]),
-                )
+                return self.execute(command, cwd=folder, env=env, timeout=float(head["limit"]), listen=self.listen)
+        except TooMuch as e:
+            raise Refused("device", str(e), "compile the model again") from None
         except subprocess.TimeoutExpired:
             what = f"the program did not end within {head['limit']:.0f} s"
             raise Refused("device", what, "try fewer runs or a smaller model") from None
@@ -309,6 +323,7 @@ def serve(source: int, sink: int, service: Service, idle: float = IDLE_S) -> Non
     """Until the stream ends, the host says goodbye, or nothing is heard for `idle` seconds."""
     heard = time.monotonic()
     service.write = functools.partial(_write, sink)
+    service.listen = source
     while not service.delivery.closed:
         _write(sink, service.delivery.poll(time.monotonic()))
         now = time.monotonic()
@@ -332,10 +347,30 @@ def _write(sink: int, out: bytes) -> None:
         out = out[os.write(sink, out) :]
 
 
-def main(sha: str = "") -> None:
-    """Serves standard input and output; a terminal is made transparent and given back as it was."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    service = Service(os.path.expanduser(os.environ.get("EDGEC_ROOT") or "~/.edgec"), sha=sha)
+def verify(root: str, name: str) -> int:
+    """What a service's unit asks before each start: is the active slot what it should be?  The exit code."""
+    try:
+        app = App(root, name, Disk())
+        app.program(Service.slot(app, {}))
+    except (Refused, OSError) as e:
+        r = e if isinstance(e, Refused) else refusal(e)
+        print(f"error: {r.what}\n  hint: {r.hint}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def main(sha: str, texts: Dict[str, str]) -> None:
+    """Serves standard input and output; a terminal is made transparent and given back as it was.
+
+    With the arguments verify, root and application: see verify().  sha, texts: of packed.one_file().
+    """
+    if sys.argv[1:2] == ["verify"]:
+        sys.exit(verify(*sys.argv[2:4]))
+    os.umask(os.umask(0o022) | 0o022)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: sys.exit(1))
+    root = os.path.expanduser(os.environ.get("EDGEC_ROOT") or "~/.edgec")
+    service = Service(root, sha=sha, source=one_file(texts, sha))
     if not os.isatty(0):
         serve(0, 1, service)
         return

@@ -21,7 +21,7 @@ import sys
 import sysconfig
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from edgec_runtime.device_end.slots import machine_target
+from edgec_runtime.device_end.bundles import machine_target
 from edgec_runtime.device_end.vitals import Execute, Files, read
 
 MODULES = {"litert": "ai_edge_litert.interpreter", "tflite-runtime": "tflite_runtime.interpreter"}

@@ -26,7 +26,9 @@ MAX_SIGNATURE_BYTES = 4096
 FOLDER = "trusted"
 SYSTEM_FOLDER = "/etc/edgec/trusted"
 KIND = b"ssh-ed25519"  # of the one line of OpenSSH's public key files
-_PURPOSE = b"edgec bundle 1\n"  # so that a signature made for anything else is none of a bundle
+MAX_COUNTER = 1 << 62
+_PURPOSE = b"edgec bundle 2\n"  # so that a signature made for anything else is none of a bundle
+_WHEEL_PURPOSE = b"edgec wheel 1\n"
 
 
 class Untrusted(Exception):
@@ -73,29 +75,76 @@ def _blob(public: bytes) -> bytes:
     return struct.pack(">I", len(KIND)) + KIND + struct.pack(">I", KEY_BYTES) + public
 
 
-def message(manifest: bytes) -> bytes:
-    """What is signed: the manifest's sha256, and so, as it has those of all other files, every byte of them."""
-    return _PURPOSE + hashlib.sha256(manifest).digest()
+class Signature(NamedTuple):
+    """A signature.json.  app: whose bundle it is.  counter: grows from one version to the next."""
+
+    public: bytes
+    app: str
+    counter: int
+    signature: bytes
+
+    @property
+    def key(self) -> Key:
+        """Whose it is."""
+        return Key(self.public, "")
+
+    def to_json(self) -> bytes:
+        """The file."""
+        fields = {"schema": 2, "key": self.public.hex(), "signature": self.signature.hex()}
+        return (
+            json.dumps({**fields, "app": self.app, "counter": self.counter}, sort_keys=True, indent=1).encode() + b"\n"
+        )
 
 
-def signature_text(public: bytes, signature: bytes) -> bytes:
-    """signature.json."""
-    fields = {"schema": 1, "key": public.hex(), "signature": signature.hex()}
-    return json.dumps(fields, sort_keys=True, indent=1).encode() + b"\n"
+def message(manifest: bytes, app: str, counter: int) -> bytes:
+    """What is signed: whose it is, and the manifest's sha256, so, as it has those of all other files, every byte."""
+    return _PURPOSE + f"{app}\n{counter}\n".encode() + hashlib.sha256(manifest).digest()
 
 
-def parse_signature(text: bytes) -> Tuple[bytes, bytes]:
-    """Public key and signature of a signature.json.  Raises ValueError for what is none."""
+def wheel_message(files: Dict[str, str]) -> bytes:
+    """What is signed of a wheel: the sha256 of every file in it, by name."""
+    return _WHEEL_PURPOSE + hashlib.sha256(json.dumps(files, sort_keys=True).encode()).digest()
+
+
+def parse_signature(text: bytes) -> Signature:
+    """Of a signature.json.  Raises ValueError for what is none."""
+    fields, public, signature = _fields(text, 2, SIGNATURE)
+    app, counter = fields.get("app"), fields.get("counter")
+    if not isinstance(app, str) or "\n" in app or type(counter) is not int or not 0 <= counter <= MAX_COUNTER:
+        raise ValueError(f"{SIGNATURE} has an impossible app or counter: {app!r:.80}, {counter!r:.40}")
+    return Signature(public, app, counter, signature)
+
+
+def wheel_signature_text(public: bytes, signature: bytes) -> bytes:
+    """The file beside a wheel that says who made it."""
+    return json.dumps({"schema": 1, "key": public.hex(), "signature": signature.hex()}).encode() + b"\n"
+
+
+def check_wheel(files: Dict[str, str], text: bytes, keys: List[Key]) -> None:
+    """Raises Untrusted unless one of `keys` signed a wheel with these files.  text: its signature; may be b""."""
+    if not text:
+        raise Untrusted("the wheel is not signed, and this device takes only signed ones", "edgec sign it first")
     try:
-        fields = json.loads(text.decode())
-        if fields["schema"] != 1:
-            raise ValueError(f"schema {fields['schema']!r:.20} instead of 1")
+        _, public, signature = _fields(text, 1, "the wheel's signature")
+    except ValueError as e:
+        raise Untrusted(str(e), "edgec sign it again") from e
+    _check_key(public, keys, "the wheel")
+    if not verify(public, wheel_message(files), signature):
+        raise Untrusted("the wheel was changed after it was signed", "get it again from whoever signed it")
+
+
+def _fields(text: bytes, schema: int, what: str) -> Tuple[Dict[str, Any], bytes, bytes]:
+    """The object, and its key and signature."""
+    try:
+        fields = json.loads(text[: MAX_SIGNATURE_BYTES + 1].decode())
+        if fields["schema"] != schema:
+            raise ValueError(f"{what} has schema {fields['schema']!r:.20} instead of {schema}")
         public, signature = bytes.fromhex(fields["key"]), bytes.fromhex(fields["signature"])
     except (KeyError, TypeError, AttributeError, RecursionError) as e:
-        raise ValueError(f"{SIGNATURE} is damaged: {e!r:.80}") from e
+        raise ValueError(f"{what} is damaged: {e!r:.80}") from e
     if len(public) != KEY_BYTES or len(signature) != SIGNATURE_BYTES:
-        raise ValueError(f"{SIGNATURE} has a key of {len(public)} and a signature of {len(signature)} bytes")
-    return public, signature
+        raise ValueError(f"{what} has a key of {len(public)} and a signature of {len(signature)} bytes")
+    return fields, public, signature
 
 
 def administered() -> bool:
@@ -124,30 +173,52 @@ def _read_key(path: str) -> Key:
         raise Untrusted(f"the device's trusted key {path} cannot be read: {e}", f"on the device: rm {path}") from e
 
 
-def check(archive: zipfile.ZipFile, manifest_text: bytes, manifest: Dict[str, Any], keys: List[Key]) -> None:
-    """Raises Untrusted unless one of `keys` signed the manifest and every file is the one that it names."""
-    names = archive.namelist()
-    if SIGNATURE not in names:
+def check(
+    archive: zipfile.ZipFile, manifest_text: bytes, manifest: Dict[str, Any], keys: List[Key], app: str
+) -> Signature:
+    """The signature.  Raises Untrusted unless one of `keys` signed the manifest for this application, and every file
+    is the one that it names."""
+    found = _read_signature(archive)
+    _check_key(found.public, keys, "the bundle")
+    if not verify(found.public, message(manifest_text, found.app, found.counter), found.signature):
+        raise Untrusted("the bundle was changed after it was signed", "get it again from whoever signed it")
+    _check_app(found, app)
+    _check_files(archive, manifest["files"])
+    return found
+
+
+def _read_signature(archive: zipfile.ZipFile) -> Signature:
+    if SIGNATURE not in archive.namelist():
         raise Untrusted("the bundle is not signed, and this device takes only signed ones", "edgec sign it first")
     if archive.getinfo(SIGNATURE).file_size > MAX_SIGNATURE_BYTES:
         raise Untrusted(f"{SIGNATURE} is too large", "edgec sign it again")
     try:
-        public, signature = parse_signature(archive.read(SIGNATURE))
+        return parse_signature(archive.read(SIGNATURE))
     except ValueError as e:
         raise Untrusted(str(e), "edgec sign it again") from e
+
+
+def _check_app(found: Signature, app: str) -> None:
+    if found.app != app:
+        what = f'the bundle is signed for the application "{found.app}", not "{app}"'
+        raise Untrusted(what, f"flash it with --app {found.app}, or edgec sign it with --app {app}")
+
+
+def _check_files(archive: zipfile.ZipFile, files: Dict[str, Any]) -> None:
+    """Exactly those of the manifest."""
+    names = sorted(archive.namelist())
+    for name in names:
+        if name in files and _digest(archive, name) != files[name]["sha256"]:
+            raise Untrusted(f'"{name}" was changed after the bundle was signed', "get it again from whoever signed it")
+    if names != sorted([*files, "manifest.json", SIGNATURE]):
+        raise Untrusted("the signed bundle has other files than its manifest lists", "get it from whoever signed it")
+
+
+def _check_key(public: bytes, keys: List[Key], what: str) -> None:
     if public not in [k.public for k in keys]:
         who = Key(public, "").fingerprint
         known = ", ".join(f"{k.fingerprint} {k.comment}".strip() for k in keys)
-        raise Untrusted(f"the bundle is signed with {who}; this device trusts {known}", "edgec sign it with that key")
-    if not verify(public, message(manifest_text), signature):
-        raise Untrusted("the bundle was changed after it was signed", "get it again from whoever signed it")
-    files = manifest["files"]
-    listed = sorted([*files, "manifest.json", SIGNATURE])
-    for name in sorted(names):
-        if name in files and _digest(archive, name) != files[name]["sha256"]:
-            raise Untrusted(f'"{name}" was changed after the bundle was signed', "get it again from whoever signed it")
-    if sorted(names) != listed:
-        raise Untrusted("the signed bundle has other files than its manifest lists", "get it from whoever signed it")
+        raise Untrusted(f"{what} is signed with {who}; this device trusts {known}", "edgec sign it with that key")
 
 
 def _digest(archive: zipfile.ZipFile, name: str) -> str:

@@ -10,13 +10,16 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from typing import Any, Callable, Dict, List, Optional
 
-from edgec_runtime.device_end.slots import Disk, Refused, machine_target
+from edgec_runtime.device_end.bundles import program_path
+from edgec_runtime.device_end.disk import Disk, Refused, make_folder, replace
 
 RESTART_S = 5
 LIMIT_S = 60.0
 RUNS = 50  # of the bundle's program, which is what runs unless COMMAND says something else
+VERIFIER = ".device_end.py"  # no name of an application begins with a dot
 Execute = Callable[..., "subprocess.CompletedProcess[bytes]"]
 
 _APP = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
@@ -41,8 +44,7 @@ def unit_text(app: str, folder: str, program: str, settings: str, user: bool = F
     Raises Refused for a path that would have to be quoted.
     """
     for path in (folder, program, settings):
-        if not _PATH.fullmatch(path):
-            raise Refused("device", f'"{path:.80}" cannot be written in a unit', "set EDGEC_ROOT to a plain path")
+        _check_path(path)
     return f"""# Written by edgec, and again when it is flashed or upgraded.  What runs is set in {settings}
 [Unit]
 Description=edgec: {unit_name(app)[6:-8]}
@@ -62,11 +64,22 @@ WantedBy={"default.target" if user else "multi-user.target"}
 """
 
 
-class Units:
-    """The units of a device.  root: ~/.edgec.  folder: where they are; default is the manager's own."""
+def _check_path(path: str) -> None:
+    if not _PATH.fullmatch(path):
+        raise Refused("device", f'"{path:.80}" cannot be written in a unit', "set EDGEC_ROOT to a plain path")
 
-    def __init__(self, root: str, disk: Disk, execute: Execute = subprocess.run, folder: Optional[str] = None) -> None:
-        self.root, self.disk, self.execute = root, disk, execute
+
+class Units:
+    """The units of a device.
+
+    root: ~/.edgec.  folder: where they are; default is the manager's own.  source: the device end (packed.py), which
+    stays there so that each start of a service verifies what it runs.
+    """
+
+    def __init__(
+        self, root: str, disk: Disk, execute: Execute = subprocess.run, folder: Optional[str] = None, source: str = ""
+    ) -> None:
+        self.root, self.disk, self.execute, self.source = root, disk, execute, source
         self.user = os.geteuid() != 0
         self.folder = folder or os.environ.get("EDGEC_UNITS") or self._own_folder()
 
@@ -91,12 +104,9 @@ class Units:
         """Writes the unit that runs the active slot, has it start at boot, and restarts it."""
         self.check(app)
         text, path = self._text(app).encode(), self.path(app)
-        self.disk.mkdir(self.folder)
-        aside = f"{path}.new"
-        self.disk.write(aside, 0, text)
-        self.disk.sync(aside)
-        self.disk.rename(aside, path)
-        self.disk.sync(self.folder)
+        self._keep_source()
+        make_folder(self.disk, self.folder)
+        replace(self.disk, path, text)
         self._systemctl("daemon-reload")
         self._systemctl("enable", unit_name(app))
         self._systemctl("restart", unit_name(app))
@@ -106,6 +116,7 @@ class Units:
         """After a switch of slots: restarts the service, where there is one.  Returns why it could not be."""
         try:
             if _APP.fullmatch(app) and os.path.exists(self.path(app)):
+                self._keep_source()
                 self._systemctl("try-restart", unit_name(app))
         except Refused as e:
             return e.what
@@ -113,8 +124,21 @@ class Units:
 
     def _text(self, app: str) -> str:
         current = os.path.join(self.root, app, "current")
-        program = os.path.join(current, "bin", machine_target(), "main")
-        return unit_text(app, current, program, os.path.join(self.root, app, "service.conf"), self.user)
+        settings = os.path.join(self.root, app, "service.conf")
+        first = ""
+        if self.source:
+            for path in (sys.executable, self._verifier()):
+                _check_path(path)
+            first = f"ExecStartPre={sys.executable} -I -S {self._verifier()} verify {self.root} {app}\n"
+        return unit_text(app, current, os.path.join(current, program_path()), settings, self.user, first)
+
+    def _verifier(self) -> str:
+        return os.path.join(self.root, VERIFIER)
+
+    def _keep_source(self) -> None:
+        if self.source:
+            make_folder(self.disk, self.root)
+            replace(self.disk, self._verifier(), self.source.encode())
 
     def _systemctl(self, *words: str, hint: str = "look at it on the device: journalctl -e") -> None:
         command = ["systemctl", *(["--user"] if self.user else []), *words]

@@ -1,6 +1,6 @@
 """Wheels on a device: unpacked beside an application's slots, so that nothing is installed and no pip is needed.
 
-    ~/.edgec/<app>/site/<sha256>/         one wheel's files, and wheel.json with the hash of each
+    ~/.edgec/<app>/site/<sha256>/         one wheel's files, wheel.json with the hash of each, wheel.sig: who made it
     ~/.edgec/<app>/site/active.json       which of them are used; replaced by one rename after all were tried together
 
 This is part of the device end, see wire.py.
@@ -16,9 +16,12 @@ import shutil
 import stat
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any, Callable, Dict, List
+import zlib
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 
-from edgec_runtime.device_end.slots import App, Refused, digest
+from edgec_runtime.device_end.disk import Refused, digest, make_folder, replace, sync_all
+from edgec_runtime.device_end.incoming import App
+from edgec_runtime.device_end.trust import MAX_SIGNATURE_BYTES, Untrusted, check_wheel
 
 if TYPE_CHECKING:
     import zipfile
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
 MAX_UNPACKED_BYTES = 1 << 30
 MAX_WHEEL_FILES = 1 << 14
 TRY_S = 120.0
-LIST, ACTIVE = "wheel.json", "active.json"
+LIST, SIGNATURE, ACTIVE = "wheel.json", "wheel.sig", "active.json"
 Execute = Callable[..., "subprocess.CompletedProcess[bytes]"]
 
 _BLOCK = 1 << 20
@@ -42,48 +45,76 @@ class Site:
         self.app, self.disk, self.execute = app, app.disk, execute
 
     def there(self) -> List[str]:
-        """sha256 of the wheels that are there and whole."""
+        """sha256 of the wheels that are there, whole and, where the device has a key, signed."""
         folder = self.app.at("site")
         names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
-        return [n for n in names if _SHA256.fullmatch(n) and self._whole(n)]
+        return [n for n in names if _SHA256.fullmatch(n) and self._usable(n)]
 
     def active(self) -> List[str]:
         """sha256 of the wheels in use."""
         try:
             with open(self.app.at("site", ACTIVE), encoding="utf-8") as f:
                 return [n for n in json.load(f) if _SHA256.fullmatch(n)]
-        except (OSError, ValueError, TypeError):
+        except (OSError, ValueError, TypeError, RecursionError):
             return []
 
-    def _whole(self, name: str) -> bool:
+    def _usable(self, name: str) -> bool:
+        try:
+            self.environment([name])
+        except Refused:
+            return False
+        return True
+
+    def _files(self, name: str) -> Optional[Dict[str, str]]:
+        """sha256 of the files of a wheel, if they and nothing else are there; else None."""
         folder = self.app.at("site", name)
         try:
             with open(os.path.join(folder, LIST), encoding="utf-8") as f:
                 files: Dict[str, str] = json.load(f)
-            found = [os.path.relpath(os.path.join(d, n), folder) for d, _, names in os.walk(folder) for n in names]
+            found = set()
+            for below, folders, names in os.walk(folder):
+                if any(os.path.islink(os.path.join(below, n)) for n in (*folders, *names)):
+                    return None
+                found |= {os.path.relpath(os.path.join(below, n), folder) for n in names}
             listed = all(_MEMBER.fullmatch(n) and digest(os.path.join(folder, n)) == s for n, s in files.items())
-            return listed and set(found) == {LIST, *files}
-        except (OSError, ValueError, TypeError, AttributeError):
-            return False
+            return files if listed and found - {SIGNATURE} == {LIST, *files} else None
+        except (OSError, ValueError, TypeError, AttributeError, RecursionError):
+            return None
 
     def environment(self, wheels: List[str]) -> Dict[str, str]:
-        """For a Python that uses these wheels; every byte of them checked."""
+        """For a Python that uses these wheels; every byte of them compared with what is signed, if the device has a
+        key.  Raises Refused."""
+        keys = self.app.trusted()
         for name in wheels:
-            if not self._whole(name):
+            files = self._files(name)
+            if files is None:
                 raise Refused("device", f"a wheel of {self.app.name} is damaged", "edgec flash --with-runtime")
+            if keys:
+                self._vouch(files, self._signature(name))
         paths = os.pathsep.join(self.app.at("site", name) for name in wheels)
         # no .pyc: each folder must hold what its list says and nothing else
         return {**os.environ, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONNOUSERSITE": "1"}
 
-    def check(self) -> None:
-        """Raises Refused where the device executes only what is signed, which a wheel is not."""
-        if self.app.trusted():
-            hint = "install them there: sudo apt-get install python3-numpy; pip install edgec-runtime"
-            raise Refused("device", "the device has a trusted key and wheels are not signed", hint)
+    def _signature(self, name: str) -> bytes:
+        try:
+            with open(self.app.at("site", name, SIGNATURE), "rb") as f:
+                return f.read(MAX_SIGNATURE_BYTES)
+        except OSError:
+            return b""
 
-    def unpack(self) -> str:
-        """Unpacks the wheel that has been sent.  It is not used yet.  Returns its sha256."""
-        self.check()
+    def _vouch(self, files: Dict[str, str], signature: bytes) -> None:
+        keys = self.app.trusted()
+        try:
+            if keys:
+                check_wheel(files, signature, keys)
+        except Untrusted as e:
+            raise Refused("input", e.what, e.hint) from e
+
+    def unpack(self, signature: bytes) -> str:
+        """Unpacks the wheel that has been sent.  It is not used yet.  Returns its sha256.
+
+        signature: the text of the file that says who made it, may be empty.
+        """
         import zipfile
 
         plan = self.app.plan
@@ -91,26 +122,25 @@ class Site:
             raise Refused("device", "no wheel was announced", "flash again")
         new = self.app.at("new")
         self.disk.remove(new)
-        self.disk.mkdir(new)
+        make_folder(self.disk, new)
         wheel = os.path.join(new, "wheel")
         self.app.assemble(plan, wheel)
         files = os.path.join(new, "files")
         try:
             with zipfile.ZipFile(wheel) as archive:
-                self._extract(archive, files)
-        except (zipfile.BadZipFile, RuntimeError, ValueError, EOFError) as e:
+                self._vouch(self._extract(archive, files), signature)
+        except (zipfile.BadZipFile, RuntimeError, ValueError, EOFError, zlib.error) as e:
             self.disk.remove(new)
             raise Refused("input", f"the wheel is damaged: {e}", "download it again") from e
         except BaseException:
             with contextlib.suppress(OSError):
                 self.disk.remove(new)
             raise
-        for folder, _, names in os.walk(files, topdown=False):
-            for name in names:
-                self.disk.sync(os.path.join(folder, name))
-            self.disk.sync(folder)
+        if signature:
+            self.disk.write(os.path.join(files, SIGNATURE), 0, signature)
+        sync_all(self.disk, files)
         place = self.app.at("site", plan.sha256)
-        self.disk.mkdir(self.app.at("site"))
+        make_folder(self.disk, self.app.at("site"))
         self.disk.remove(place)
         self.disk.rename(files, place)
         self.disk.sync(self.app.at("site"))
@@ -119,10 +149,12 @@ class Site:
         self.app.plan = None
         return str(plan.sha256)
 
-    def _extract(self, archive: zipfile.ZipFile, folder: str) -> None:
+    def _extract(self, archive: zipfile.ZipFile, folder: str) -> Dict[str, str]:
+        """sha256 by name."""
         entries = [e for e in archive.infolist() if not e.filename.endswith("/")]
         for e in entries:
-            if stat.S_IFMT(e.external_attr >> 16) not in (0, stat.S_IFREG) or not _MEMBER.fullmatch(e.filename):
+            name, kind = e.filename, stat.S_IFMT(e.external_attr >> 16)
+            if kind not in (0, stat.S_IFREG) or not _MEMBER.fullmatch(name) or name in (LIST, SIGNATURE):
                 raise Refused("input", f"the wheel has an unsafe file: {e.filename!r:.80}", "do not use this wheel")
         total = sum(e.file_size for e in entries)
         if len(entries) > MAX_WHEEL_FILES or total > MAX_UNPACKED_BYTES:
@@ -131,11 +163,11 @@ class Site:
         if total > free:
             what = f"{self.app.path} has {free / 1e6:.1f} MB free, {total / 1e6:.1f} MB are needed"
             raise Refused("device", what, "free some space on the device: df -h ~")
-        self.disk.mkdir(folder)
+        make_folder(self.disk, folder, durable=False)
         hashes = {}
         for e in entries:
             path, at = os.path.join(folder, e.filename), 0
-            self.disk.mkdir(os.path.dirname(path))
+            make_folder(self.disk, os.path.dirname(path), durable=False)
             self.disk.write(path, 0, b"")
             with archive.open(e) as f:  # reads no more than file_size, and checks the CRC
                 for block in iter(lambda f=f: f.read(_BLOCK), b""):  # type: ignore[misc]
@@ -143,22 +175,18 @@ class Site:
                     at += len(block)
             hashes[e.filename] = digest(path)
         self.disk.write(os.path.join(folder, LIST), 0, json.dumps(hashes).encode())
+        return hashes
 
     def adopt(self, wheels: List[str]) -> Dict[str, Any]:
         """Uses these wheels from now on, if the runtime can be imported with them; else all stays as it was."""
-        self.check()
-        if not all(isinstance(n, str) and _SHA256.fullmatch(n) for n in wheels):
+        if not isinstance(wheels, list) or not all(isinstance(n, str) and _SHA256.fullmatch(n) for n in wheels):
             raise Refused("input", "the list of wheels is impossible", "flash again")
         try:
             version = self._try(wheels)
         except Refused:
             self._keep(self.active())
             raise
-        path = self.app.at("site", ACTIVE)
-        self.disk.write(f"{path}.new", 0, json.dumps(wheels).encode())
-        self.disk.sync(f"{path}.new")
-        self.disk.rename(f"{path}.new", path)
-        self.disk.sync(self.app.at("site"))
+        replace(self.disk, self.app.at("site", ACTIVE), json.dumps(wheels).encode())
         self._keep(wheels)
         return {"runtime": version}
 

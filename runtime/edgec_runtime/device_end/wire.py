@@ -134,6 +134,11 @@ class Delivery:
         """Everything that was sent has arrived."""
         return not self._queue and not self._flight
 
+    @property
+    def moved(self) -> float:
+        """When the other end last acknowledged something new."""
+        return self._moved
+
     def receive(self, data: bytes, now: float) -> None:
         """Takes what the stream gave.  Whole messages are then in `messages`."""
         for kind, session, seq, payload in self._decoder.feed(data):
