@@ -10,7 +10,7 @@ FIXTURES := build/venv-fixtures
 .PHONY: setup system demo test check lint types fast models-table partition-table stock-table cost-table pipeline-table \
         cpu-table bench-arm ablation interp-table schedule-fuzz sanitize-table tuned bench-check \
         bench-peers bench-host busy-check accuracy-table ablation-quantize conformance quantized-onnx onnx-sweep fuzz \
-        faults test-torch docs fixtures clean
+        faults test-torch docs fixtures packaged-models clean
 
 setup: system $(STAMP)
 
@@ -151,6 +151,12 @@ test-torch: setup
 	$(PYTHON) -m venv --system-site-packages build/venv-torch
 	build/venv-torch/bin/python -m pip install --quiet -e '.[dev,torch]'
 	build/venv-torch/bin/python -m pytest -rs tests/torch
+
+# Networks that Python packages bring along (140 MB, without what these depend on), as what runs them there computes them
+packaged-models: setup
+	$(BIN)/python -m pip install --quiet --no-deps --upgrade --target build/packages silero-vad pymicro-wakeword ddddocr \
+	    rapidocr-onnxruntime basic-pitch nudenet
+	PYTHONPATH=build/packages $(BIN)/python -m pytest tests/compile/test_packaged_models.py $(ARGS)
 
 # The pages of docs/ and the API reference as a site in build/site; a warning is an error
 docs: setup

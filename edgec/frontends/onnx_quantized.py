@@ -185,6 +185,15 @@ def _dynamic_matmul(e: _Expansion) -> None:
     e.add("Add" if e.input(4) else "Identity", _present(y, e.input(4)), e.node.output[0])
 
 
+def _dynamic_lstm(e: _Expansion) -> None:
+    """DynamicQuantizeLSTM: as LSTM, with integer weights [directions, inputs, gates]; their scales and zero points."""
+    weights = [e.add("Transpose", [e.real(i, 8 + 2 * k, 9 + 2 * k)], perm=[0, 2, 1]) for k, i in enumerate((1, 2))]
+    inputs = [e.input(0), *weights, *(e.input(i) for i in range(3, 8))]
+    e.add("LSTM", inputs, **e.attributes())
+    del e.made[-1].output[:]
+    e.made[-1].output.extend(e.node.output)
+
+
 OPERATORS: Mapping[str, Callable[[_Expansion], None]] = {
     "QLinearConv": _conv,
     "QLinearMatMul": _matmul,
@@ -203,6 +212,7 @@ OPERATORS: Mapping[str, Callable[[_Expansion], None]] = {
     "MatMulInteger": _integer("MatMul", (-2, -1)),
     "MatMulIntegerToFloat": _to_float,
     "DynamicQuantizeMatMul": _dynamic_matmul,
+    "DynamicQuantizeLSTM": _dynamic_lstm,
 }
 """The operators and how each is made of others."""
 
@@ -213,28 +223,44 @@ _SUMS = {"MatMulInteger": ("MatMul", -1), "ConvInteger": ("Conv", 0)}
 
 
 def _without_dynamic_scales(graph: GraphProto) -> list[NodeProto]:
-    """DynamicQuantizeLinear → MatMulInteger or ConvInteger → Cast → Mul by both scales becomes the float operator."""
+    """DynamicQuantizeLinear → MatMulInteger or ConvInteger → Cast → Mul by both scales becomes the float operator.
+
+    So does a bias that is added to the sums, as Div by both scales → Floor → Cast → Reshape makes it of floats.
+    """
     writer = {name: node for node in graph.node for name in node.output}
-    nodes = list(graph.node)
-    for i, node in enumerate(nodes):
-        if node.op_type == "Mul" and (found := _dynamic(node, writer)) is not None:
-            x, sums, scale = found
-            op_type, axis = _SUMS[sums.op_type]
-            name = f"{node.output[0]}/weights"
-            weights = _present(sums.input[1], scale, sums.input[3] if len(sums.input) > 3 else "")
-            real = helper.make_node("DequantizeLinear", weights, [name], axis=axis)
-            product = helper.make_node(op_type, [x, name], node.output, name=sums.name)
-            product.attribute.extend(sums.attribute)
-            nodes[i] = product
-            nodes.insert(nodes.index(sums), real)
+    nodes = list[NodeProto]()
+    for node in graph.node:
+        found = _dynamic(node, writer) if node.op_type == "Mul" else None
+        nodes += [node] if found is None else _in_floats(node, *found)
     return nodes
 
 
-def _dynamic(mul: NodeProto, writer: Mapping[str, NodeProto]) -> tuple[str, NodeProto, str] | None:
-    """What is multiplied, the node of the sums, and the scale of the weights."""
+def _in_floats(
+    mul: NodeProto, x: str, sums: NodeProto, scale: str, bias: tuple[str, str] | None
+) -> Iterator[NodeProto]:
+    """The float operator in the place of one that scales sums; its weights; the bias."""
+    op_type, axis = _SUMS[sums.op_type]
+    out = mul.output[0]
+    weights = _present(sums.input[1], scale, sums.input[3] if len(sums.input) > 3 else "")
+    yield helper.make_node("DequantizeLinear", weights, [f"{out}/weights"], axis=axis)
+    product = helper.make_node(op_type, [x, f"{out}/weights"], [f"{out}/product" if bias else out], name=sums.name)
+    product.attribute.extend(sums.attribute)
+    yield product
+    if bias is not None:
+        yield helper.make_node("Reshape", [*bias], [f"{out}/bias"])
+        yield helper.make_node("Add", [f"{out}/product", f"{out}/bias"], [out], name=sums.name)
+
+
+_Dynamic = tuple[str, NodeProto, str, tuple[str, str] | None]
+
+
+def _dynamic(mul: NodeProto, writer: Mapping[str, NodeProto]) -> _Dynamic | None:
+    """What is multiplied, the node of the sums, the scale of the weights, and a bias with its shape."""
     for sums, scales in _both_ways(mul):
-        cast = writer.get(sums)
+        cast, bias = writer.get(sums), None
         of_sums = writer.get(cast.input[0]) if cast is not None and cast.op_type == "Cast" else None
+        if of_sums is not None and of_sums.op_type == "Add":
+            of_sums, bias = _with_bias(of_sums, writer)
         product = writer.get(scales)
         if of_sums is None or of_sums.op_type not in _SUMS or product is None or product.op_type != "Mul":
             continue
@@ -243,8 +269,23 @@ def _dynamic(mul: NodeProto, writer: Mapping[str, NodeProto]) -> tuple[str, Node
             continue
         for own, scale in _both_ways(product):
             if own == source.output[1]:
-                return source.input[0], of_sums, scale
+                return source.input[0], of_sums, scale, bias
     return None
+
+
+_ROUNDED = ("Reshape", "Cast", "Floor", "Div")
+
+
+def _with_bias(add: NodeProto, writer: Mapping[str, NodeProto]) -> tuple[NodeProto | None, tuple[str, str] | None]:
+    """The node of the sums, and the floats of the bias with its shape; none where it is another sum."""
+    for sums, bias in _both_ways(add):
+        chain = list[NodeProto]()
+        while len(chain) < len(_ROUNDED) and bias in writer and writer[bias].op_type == _ROUNDED[len(chain)]:
+            chain.append(writer[bias])
+            bias = chain[-1].input[0]
+        if len(chain) == len(_ROUNDED):
+            return writer.get(sums), (bias, chain[0].input[1])
+    return None, None
 
 
 def _both_ways(node: NodeProto) -> Iterator[tuple[str, str]]:

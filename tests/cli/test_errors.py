@@ -87,6 +87,20 @@ def test_malformed_input_shape(tmp_path: Path, text: str) -> None:
     refused(edgec("compile", DIGITS, "--input-shape", text, cwd=tmp_path), f"--input-shape {text}")
 
 
+@pytest.mark.parametrize("text", ["sr", "sr=", "=1", "sr=1,a"])
+def test_malformed_fixed_input(tmp_path: Path, text: str) -> None:
+    refused(edgec("compile", DIGITS, "--fix", text, cwd=tmp_path), f"--fix {text}", "one number")
+
+
+@pytest.mark.parametrize("text", ["h", "h=", "=hn"])
+def test_malformed_state(tmp_path: Path, text: str) -> None:
+    refused(edgec("compile", DIGITS, "--state", text, cwd=tmp_path), f"--state {text}", "INPUT=OUTPUT")
+
+
+def test_state_of_no_input(tmp_path: Path) -> None:
+    refused(edgec("compile", DIGITS, "--state", "imput=output", cwd=tmp_path), "imput", "--state")
+
+
 @pytest.mark.parametrize("threads", ["0", "5", "-1"])
 def test_threads_that_no_code_is_for(tmp_path: Path, threads: str) -> None:
     refused(edgec("compile", DIGITS, "--threads", threads, cwd=tmp_path), f"{threads} threads", "give 1 to 4")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import threading
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,22 @@ def test_a_run_shows_what_it_began_with_and_may_be_given_it(bundle: Path, want: 
             session.run({"x": XS[0], "sum": START})
         session.time({"x": XS[0]}, runs=3)
         np.testing.assert_allclose(session.tensor("y"), want[0][0], atol=1e-6)  # each run was the first
+
+
+def test_threads_take_turns(bundle: Path) -> None:
+    """Each run adds 1 to what the one before left, whichever thread it was in."""
+    ones, seen = np.ones((1, 4), np.float32), list[float]()
+    with Session(bundle) as session:
+
+        def some() -> None:
+            seen.extend(float(session.run({"x": ones})["y"][0, 0]) for _ in range(50))
+
+        threads = [threading.Thread(target=some) for _ in range(4)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+    assert sorted(seen) == [START[0, 0] + 1 + i for i in range(200)]
 
 
 def test_devices_begin_with_the_initial_state(bundle: Path, want: list[list[Array]]) -> None:

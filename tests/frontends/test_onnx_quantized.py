@@ -245,6 +245,48 @@ def test_a_dynamically_quantized_file_is_float_with_its_weights_dequantized(tmp_
     assert np.abs(interp(graph, x)["y"] - want).max() < 0.02 * np.ptp(want)
 
 
+def test_a_dynamically_quantized_lstm(tmp_path: Path) -> None:
+    steps, features, hidden = 5, 6, 8
+    shapes = {"w": (2, 4 * hidden, features), "r": (2, 4 * hidden, hidden), "b": (2, 8 * hidden)}
+    constants = {n: RNG.normal(size=s).astype(np.float32) for n, s in shapes.items()}
+    layer = node("LSTM", ["x", "w", "r", "b"], ["y", "y_h"], hidden_size=hidden, direction="bidirectional")
+    write(tmp_path / "f.onnx", [layer], {"x": [steps, 1, features]}, ["y", "y_h"], constants)
+    path = tmp_path / "d.onnx"
+    quantize_dynamic(str(tmp_path / "f.onnx"), str(path), op_types_to_quantize=["LSTM"])
+    assert [n.op_type for n in onnx.load(str(path)).graph.node] == ["DynamicQuantizeLSTM"]
+    graph = optimize(read_onnx(path, {}))
+    x = {"x": RNG.normal(size=(steps, 1, features)).astype(np.float32)}
+    for got, want in zip(interp(graph, x).values(), session(path).run(None, x), strict=True):
+        assert np.abs(got - want).max() < 0.03 * np.ptp(want)
+
+
+def test_a_bias_that_is_added_to_dynamic_sums(tmp_path: Path) -> None:
+    """As earlier quantizers of onnxruntime write a convolution."""
+    constants = {
+        "w": RNG.integers(-127, 128, (5, 3, 3, 3)).astype(np.int8), "ws": np.array(0.02, np.float32),
+        "wz": np.array(0, np.int8), "bias": RNG.normal(size=5).astype(np.float32), "shape": np.array([1, -1, 1, 1]),
+    }  # fmt: skip
+    nodes = [
+        node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"]),
+        node("Mul", ["s", "ws"], "both"),
+        node("Div", ["bias", "both"], "div"),
+        node("Floor", ["div"], "floor"),
+        helper.make_node("Cast", ["floor"], ["whole"], to=TensorProto.INT32),
+        node("Reshape", ["whole", "shape"], "wide"),
+        node("ConvInteger", ["q", "w", "z", "wz"], "sums"),
+        node("Add", ["sums", "wide"], "biased"),
+        helper.make_node("Cast", ["biased"], ["cast"], to=TensorProto.FLOAT),
+        node("Mul", ["s", "ws"], "scales"),
+        node("Mul", ["cast", "scales"], "y"),
+    ]
+    path = write(tmp_path / "m.onnx", nodes, {"x": [1, 3, 6, 6]}, ["y"], constants)
+    graph = optimize(read_onnx(path, {}))
+    assert sorted(op.kind for op in graph.ops) == ["conv2d", "transpose", "transpose"]
+    x = {"x": RNG.normal(size=(1, 3, 6, 6)).astype(np.float32)}
+    want = session(path).run(None, x)[0]
+    assert np.abs(interp(graph, x)["y"] - want).max() < 0.02 * np.ptp(want)
+
+
 def test_weights_alone_are_folded(tmp_path: Path) -> None:
     weights = _weights((5, 3, 3, 3), 5, S8)
     nodes = [
