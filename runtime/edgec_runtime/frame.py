@@ -42,7 +42,7 @@ class Frame:
 
     def __init__(self, manifest: Manifest) -> None:
         self._infos = manifest.tensors
-        self._outputs = manifest.outputs
+        self._inputs, self._outputs = manifest.inputs, manifest.outputs
         self._written = {n for s in manifest.segments for n in s.outputs}  # an output may be an input as it came
         self.arrays: Dict[str, Array] = {}
         self.ports: Dict[str, Tuple[Any, Any]] = {}  # segment → addresses of what it reads, of what it writes
@@ -74,8 +74,11 @@ class Frame:
 
     # ---- inputs and outputs ------------------------------------------------------------------------------------------
 
-    def input(self, name: str) -> Array:
-        """The memory of a model input, to be written in place."""
+    def inputs(self) -> Dict[str, Array]:
+        """The memory of the model inputs, to be written in place; by name."""
+        return {name: self._input(name) for name in self._inputs}
+
+    def _input(self, name: str) -> Array:
         if name not in self._lent:
             self._bind(name, self._mine(name))
         return self.arrays[name]
@@ -85,7 +88,7 @@ class Frame:
         if name in self.arrays and array is self.arrays[name]:
             return
         if copy or name in self._lent or not (array.flags.c_contiguous and array.flags.aligned):
-            np.copyto(self.input(name), array)
+            np.copyto(self._input(name), array)
         else:
             self._bind(name, array)
 

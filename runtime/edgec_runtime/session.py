@@ -8,7 +8,7 @@ import warnings
 import weakref
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Dict, List, Mapping, Optional, Tuple, Type, Union
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Type, Union
 
 from numpy.typing import NDArray
 
@@ -23,6 +23,7 @@ from .program import Program
 from .state import Kept
 from .stick import StickFacts
 from .stick_process import Delegate
+from .stream import Stage, Stream, Work
 from .tensors import TensorInfo
 from .timing import Times, time_calls
 
@@ -79,6 +80,7 @@ class Session:
         self.manifest = self.bundle.manifest
         self.tpu = tpu
         self.threads = threads
+        self._streams: "weakref.WeakSet[Work]" = weakref.WeakSet()
         self._program: Optional[Program] = None
         self._lanes: Optional[Lanes] = None
         try:
@@ -87,11 +89,10 @@ class Session:
             self._lanes = Lanes(self._program, threads)
             self._kept = Kept(self.bundle)
         except BaseException:
-            _free(self._lanes, self._program, self.bundle if self._owns_bundle else None)
+            _free(self._streams, self._lanes, self._program, self.bundle if self._owns_bundle else None)
             raise
-        self._end = weakref.finalize(
-            self, _free, self._lanes, self._program, self.bundle if self._owns_bundle else None
-        )
+        owned = self.bundle if self._owns_bundle else None
+        self._end = weakref.finalize(self, _free, self._streams, self._lanes, self._program, owned)
         _SESSIONS.add(self)
 
     # ---- what callers use ------------------------------------------------------------------------------------------
@@ -149,6 +150,32 @@ class Session:
         self._loaded()
         self._kept.reset()
 
+    def stream(
+        self, frames: Iterable[Any], *, before: Sequence[Stage] = (), after: Sequence[Stage] = (), live: bool = False
+    ) -> Stream:
+        """Inferences of many frames, overlapped: while one is in a segment, the next is prepared; in order.
+
+            with Session("net.edgec") as session, session.stream(camera(), after=[("draw", draw)], live=True) as stream:
+                for shot in stream:
+                    show(shot.value)
+
+        A stage is a name and a function that is given a Shot and returns its next value; each has a thread.  Frames in
+        flight are as many as keep the slowest stage busy, so no frame waits long.
+
+        Args:
+            frames: an iterable, read on a thread of its own; what it gives must not be changed afterwards. Items are
+                what `run` takes (for a model of one input also the array or photo alone), or the first stage does.
+            before: stages that make the model's inputs. The last one returns what `run` takes, or writes `shot.inputs`
+                and returns None, which saves a copy.
+            after: stages that get the outputs, as `shot.value`, and what the source gave, as `shot.source`.
+            live: the source does not wait, like a camera: always the newest frame is taken, and older ones are dropped
+                and counted. Else every frame is kept, and the source is read when there is room.
+        """
+        program = self._loaded()[0]
+        work = Work(program, self._kept, frames, before, after, live)
+        self._streams.add(work)
+        return Stream(self, work)
+
     def prepare(self, inputs: Mapping[str, Any]) -> Dict[str, Array]:
         """The tensors that `run` would compute with, photos prepared; by name.  Raises InputError as `run` does."""
         return check_inputs(self.manifest, inputs)
@@ -187,7 +214,7 @@ class Session:
     def close(self) -> None:
         """Frees what the session has, and the bundle if the session opened it.  May be called twice, from any thread.
 
-        Does not wait for runs in other threads; they end as they would.
+        Ends its streams.  Does not wait for runs in other threads; they end as they would.
         """
         self._end()
         self._program = self._lanes = None
@@ -227,7 +254,11 @@ class _Once:
             warnings.warn(text, RuntimeWarning, stacklevel=2)
 
 
-def _free(lanes: Optional[Lanes], program: Optional[Program], bundle: Optional[Bundle]) -> None:
+def _free(
+    streams: Iterable[Work], lanes: Optional[Lanes], program: Optional[Program], bundle: Optional[Bundle]
+) -> None:
+    for work in list(streams):
+        work.stop()
     if lanes is not None:
         lanes.close()
     if program is not None:

@@ -100,14 +100,18 @@ class Channel:
 
     def attach(self) -> Tuple[int, Dict[str, Array]]:
         """Memory for one frame, which the process has too: its number, and the tensors in it."""
-        handle = os.memfd_create("edgec-frame", os.MFD_CLOEXEC)
+        handle = -1
         try:
+            handle = os.memfd_create("edgec-frame", os.MFD_CLOEXEC)
             os.ftruncate(handle, layout(self._tensors)[1])
             arrays, slot = mapped(handle, self._tensors), next(self._slots)
             with self._lock:
                 self._send(REQUEST.pack(ATTACH, slot, 0, 0), [handle])
+        except (OSError, ValueError) as e:
+            raise Gone(f"it cannot be given memory: {e}") from e
         finally:
-            os.close(handle)
+            if handle >= 0:
+                os.close(handle)
         return slot, arrays
 
     def detach(self, slot: int) -> None:
