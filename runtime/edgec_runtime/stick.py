@@ -6,7 +6,6 @@ While there is none, segments run as their C twins; the stream or the run that m
 from __future__ import annotations
 
 import contextlib
-import io
 import itertools
 import os
 import pickle
@@ -359,16 +358,16 @@ class Stick:
 
 def _file(work: Work) -> int:
     """A file in memory with what the process is to do."""
-    memory = io.BytesIO()
     try:
-        pickle.dump(sys.path, memory)
-        pickle.dump(work, memory)
+        functions = pickle.dumps((work.interpreter, work.delegate))
+        if b"__main__" in functions:
+            raise pickle.PicklingError("it is in the program itself")
     except (pickle.PicklingError, AttributeError, TypeError) as e:
         raise InputError(
             f"the Edge TPU runs in a process of its own, which cannot be given the interpreter's function: {e}",
-            hint="use a function at the top of a module",
+            hint="use a function at the top of a module that is imported",
         ) from e
     handle = os.memfd_create("edgec-edgetpu", os.MFD_CLOEXEC)
     with os.fdopen(os.dup(handle), "wb") as f:
-        f.write(memory.getvalue())
+        f.write(pickle.dumps(sys.path) + pickle.dumps(work))
     return handle
