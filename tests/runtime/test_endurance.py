@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.cc, pytest.mark.slow]
 @pytest.mark.parametrize(
     "command",
     [
-        "stream_check --frames 25 --seconds 3 --no-times",
+        "stream_check --frames 15 --seconds 2 --no-times",
         "delegate_faults --cases 12 --seed 1 --no-times",
         "session_check --runs 3000 --openings 60 --forks 18",
     ],
