@@ -79,7 +79,7 @@ class Frame:
         return {name: self._input(name) for name in self._inputs}
 
     def _input(self, name: str) -> Array:
-        if name not in self._lent:
+        if name not in self._lent and (name not in self._own or self.arrays[name] is not self._own[name]):
             self._bind(name, self._mine(name))
         return self.arrays[name]
 
@@ -96,12 +96,17 @@ class Frame:
         """Outputs get new memory, which is whoever's takes them; keep: memory of the frame's own, used again."""
         for name in self._outputs:
             if name not in self._lent and name in self._written:
-                self._bind(name, self._mine(name) if keep else _empty(self._infos[name]))
+                if not keep:
+                    self._bind(name, _empty(self._infos[name]))
+                elif self._own.get(name) is None or self.arrays.get(name) is not self._own[name]:
+                    self._bind(name, self._mine(name))
 
     def take(self, copy: bool = False) -> Dict[str, Array]:
         """The outputs, by name.  Without a copy they are the caller's until `renew`, and from then on."""
-        copied = {n for n in self._outputs if copy or n in self._lent or n not in self._written}
-        return {n: self.arrays[n].copy() if n in copied else self.arrays[n] for n in self._outputs}
+        if copy:
+            return {n: self.arrays[n].copy() for n in self._outputs}
+        own = {n for n in self._outputs if n not in self._lent and n in self._written}
+        return {n: self.arrays[n] if n in own else self.arrays[n].copy() for n in self._outputs}
 
     # ---- the Edge TPU ------------------------------------------------------------------------------------------------
 

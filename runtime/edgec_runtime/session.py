@@ -17,7 +17,7 @@ from .device_end.slots import machine_target as machine_target
 from .errors import InputError, did_you_mean
 from .inputs import check_inputs, noise_inputs
 from .interpreters import InterpreterFactory, load_edgetpu
-from .lanes import Lanes, closed
+from .lanes import Lane, Lanes, closed
 from .program import TPU_MODES as TPU_MODES
 from .program import Program
 from .state import Kept
@@ -130,20 +130,12 @@ class Session:
         """
         arrays = check_inputs(self.manifest, inputs)
         program, lanes = self._loaded()
-        with self._kept.turn(), lanes.one() as lane:
-            frame = lane.frame
-            program.begin(frame)
-            frame.renew(keep=True)
-            for name in self.manifest.inputs:
-                frame.put(name, arrays[name], copy=True)
-            self._kept.begin(frame, arrays)
-            for s in self.manifest.segments:
-                start = time.perf_counter_ns()
-                backend = program.run(s, frame, lane.scratch)
-                if timings is not None:
-                    timings.append(SegmentTime(s.name, s.place, backend, time.perf_counter_ns() - start))
-            self._kept.end(frame)
-            return frame.take(copy=True)
+        with self._kept.turn():
+            lane = lanes.take()
+            try:
+                return self._run(program, lane, arrays, timings)
+            finally:
+                lanes.give(lane)
 
     def reset(self) -> None:
         """Lets the next run be the first one: state is what the model begins with."""
@@ -228,6 +220,23 @@ class Session:
         self.close()
 
     # ---- within ------------------------------------------------------------------------------------------------------
+
+    def _run(
+        self, program: Program, lane: Lane, arrays: Mapping[str, Array], timings: Optional[List[SegmentTime]]
+    ) -> Dict[str, Array]:
+        frame = lane.frame
+        program.begin(frame)
+        frame.renew(keep=True)
+        for name in self.manifest.inputs:
+            frame.put(name, arrays[name], copy=True)
+        self._kept.begin(frame, arrays)
+        for s in self.manifest.segments:
+            start = time.perf_counter_ns()
+            backend = program.run(s, frame, lane.scratch)
+            if timings is not None:
+                timings.append(SegmentTime(s.name, s.place, backend, time.perf_counter_ns() - start))
+        self._kept.end(frame)
+        return frame.take(copy=True)
 
     def _loaded(self) -> Tuple[Program, Lanes]:
         program, lanes = self._program, self._lanes
