@@ -10,7 +10,7 @@ FIXTURES := build/venv-fixtures
 .PHONY: setup system demo test check lint types fast models-table partition-table stock-table cost-table pipeline-table \
         cpu-table bench-arm ablation interp-table schedule-fuzz sanitize-table tuned bench-check \
         bench-peers bench-host busy-check accuracy-table ablation-quantize conformance quantized-onnx onnx-sweep fuzz \
-        faults test-torch docs fixtures packaged-models clean
+        faults test-torch docs fixtures packaged-models stream-check delegate-faults session-check clean
 
 setup: system $(STAMP)
 
@@ -115,6 +115,19 @@ SEED ?= 0
 CASES ?= 2000
 faults: setup
 	$(BIN)/python -m tests.devices.faults --cases $(CASES) --seed $(SEED)
+
+# Whether a stream's stages overlap, how old frames get, what the Edge TPU's process costs, and ten minutes at full rate; wants
+# a machine that does nothing else: make stream-check ARGS='--seconds 60 --only overlap,hop'
+stream-check: setup
+	$(BIN)/python -m tests.tables.stream_check $(ARGS)
+
+# A stream whose Edge TPU fails, hangs, crashes and vanishes 500 times: make delegate-faults ARGS='--cases 1000 --seed 7'
+delegate-faults: setup
+	$(BIN)/python -m tests.tables.delegate_faults $(ARGS)
+
+# 100,000 runs from 8 threads, 10,000 sessions opened and closed, 500 forks while others run: make session-check ARGS='--forks 50'
+session-check: setup
+	$(BIN)/python -m tests.tables.session_check $(ARGS)
 
 # What int8 costs, beside public quantizers, which it installs under build/ (reads ../shared; hours for all models; rows
 # are kept in build/accuracy and made again where something changed):

@@ -9,10 +9,13 @@ from .bundle import Bundle, write_bundle
 from .errors import BundleError, DeviceError, EdgecError, InputError, ToolError, UnsupportedError
 from .inputs import noise_inputs
 from .manifest import Contents, Manifest, SegmentInfo, StateInfo
+from .meters import StageFigures, StreamFigures
 from .photo import Placement, prepare, read_photo
 from .preprocess import Preprocess
 from .session import SegmentTime, Session
 from .stats import Summary
+from .stick import StickFacts
+from .stream import Shot, Stream
 from .tensors import Quant, TensorInfo
 from .timing import Times
 
@@ -32,7 +35,12 @@ __all__ = [
     "SegmentInfo",
     "SegmentTime",
     "Session",
+    "Shot",
+    "StageFigures",
     "StateInfo",
+    "StickFacts",
+    "Stream",
+    "StreamFigures",
     "Summary",
     "TensorInfo",
     "Times",

@@ -42,7 +42,7 @@ class Frame:
 
     def __init__(self, manifest: Manifest) -> None:
         self._infos = manifest.tensors
-        self._outputs = manifest.outputs
+        self._inputs, self._outputs = manifest.inputs, manifest.outputs
         self._written = {n for s in manifest.segments for n in s.outputs}  # an output may be an input as it came
         self.arrays: Dict[str, Array] = {}
         self.ports: Dict[str, Tuple[Any, Any]] = {}  # segment → addresses of what it reads, of what it writes
@@ -74,9 +74,12 @@ class Frame:
 
     # ---- inputs and outputs ------------------------------------------------------------------------------------------
 
-    def input(self, name: str) -> Array:
-        """The memory of a model input, to be written in place."""
-        if name not in self._lent:
+    def inputs(self) -> Dict[str, Array]:
+        """The memory of the model inputs, to be written in place; by name."""
+        return {name: self._input(name) for name in self._inputs}
+
+    def _input(self, name: str) -> Array:
+        if name not in self._lent and (name not in self._own or self.arrays[name] is not self._own[name]):
             self._bind(name, self._mine(name))
         return self.arrays[name]
 
@@ -85,7 +88,7 @@ class Frame:
         if name in self.arrays and array is self.arrays[name]:
             return
         if copy or name in self._lent or not (array.flags.c_contiguous and array.flags.aligned):
-            np.copyto(self.input(name), array)
+            np.copyto(self._input(name), array)
         else:
             self._bind(name, array)
 
@@ -93,12 +96,17 @@ class Frame:
         """Outputs get new memory, which is whoever's takes them; keep: memory of the frame's own, used again."""
         for name in self._outputs:
             if name not in self._lent and name in self._written:
-                self._bind(name, self._mine(name) if keep else _empty(self._infos[name]))
+                if not keep:
+                    self._bind(name, _empty(self._infos[name]))
+                elif self._own.get(name) is None or self.arrays.get(name) is not self._own[name]:
+                    self._bind(name, self._mine(name))
 
     def take(self, copy: bool = False) -> Dict[str, Array]:
         """The outputs, by name.  Without a copy they are the caller's until `renew`, and from then on."""
-        copied = {n for n in self._outputs if copy or n in self._lent or n not in self._written}
-        return {n: self.arrays[n].copy() if n in copied else self.arrays[n] for n in self._outputs}
+        if copy:
+            return {n: self.arrays[n].copy() for n in self._outputs}
+        own = {n for n in self._outputs if n not in self._lent and n in self._written}
+        return {n: self.arrays[n] if n in own else self.arrays[n].copy() for n in self._outputs}
 
     # ---- the Edge TPU ------------------------------------------------------------------------------------------------
 

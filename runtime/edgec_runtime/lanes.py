@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from contextlib import contextmanager
-from typing import Iterator, List
+from typing import List
 
 from .errors import InputError
 from .frame import Frame, Scratch
@@ -26,33 +25,53 @@ class Lanes:
     def __init__(self, program: Program, threads: int) -> None:
         self._program = program
         self._most = max(2, (os.cpu_count() or 1) // threads)
-        self._turn = threading.Semaphore(self._most)
-        self._free: List[Lane] = [Lane(program)]  # the last one used is used next
-        self.last = self._free[0]
         self.closed = False
+        self.last = Lane(program)
+        self._begin([self.last])
 
-    @contextmanager
-    def one(self) -> Iterator[Lane]:
-        """A lane until the end of the block.  Raises InputError when closed."""
-        turn, free = self._turn, self._free  # a forked child has others
-        with turn:
-            if self.closed:
-                raise closed()
+    def _begin(self, free: List[Lane]) -> None:
+        self._changed = threading.Condition()
+        self._waiting = 0
+        self._made = len(free)
+        self._free = free  # the last one used is used next
+
+    def take(self) -> Lane:
+        """One that nobody else has until it is given back.  Raises InputError when closed."""
+        try:
+            return self._free.pop()  # no lock: one step of Python's
+        except IndexError:
+            pass
+        with self._changed:
+            self._waiting += 1  # first, so that who gives one back after the next look sees it
             try:
-                lane = free.pop()
-            except IndexError:
-                lane = Lane(self._program)
-            try:
-                yield lane
+                while not self.closed:
+                    if not self._free and self._made < self._most:
+                        made = Lane(self._program)
+                        self._made += 1
+                        return made
+                    try:
+                        return self._free.pop()
+                    except IndexError:
+                        self._changed.wait()
             finally:
-                self.last = lane
-                free.append(lane)
-                if self.closed:
-                    self._clear()
+                self._waiting -= 1
+        raise closed()
+
+    def give(self, lane: Lane) -> None:
+        """Back."""
+        self.last = lane
+        self._free.append(lane)
+        if self.closed:
+            self._clear()
+        elif self._waiting:
+            with self._changed:
+                self._changed.notify()
 
     def close(self) -> None:
         """Ends the threads of those that are free now; the others' when their run ends."""
-        self.closed = True
+        with self._changed:
+            self.closed = True
+            self._changed.notify_all()
         self._clear()
 
     def _clear(self) -> None:
@@ -64,11 +83,7 @@ class Lanes:
 
     def forked(self) -> None:
         """In the child of a fork: lanes are in use by threads that are not there, or half way."""
-        if not self.closed:
-            self._turn = threading.Semaphore(self._most)
-            self._free = []
-            self.last = Lane(self._program)
-            self._free.append(self.last)
+        self._begin([])
 
 
 def closed() -> InputError:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from typing import Any, Callable, Dict, Optional, Tuple, Union
+from functools import partial
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Union
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from .bundle import Bundle
 from .cache import extract
 from .device_end.bundles import machine_target
-from .errors import DeviceError, EdgecError, InputError
+from .errors import DeviceError, InputError
 from .frame import Frame, Scratch
 from .interpreters import InterpreterFactory, edgetpu_library, interpreter_factory, load_edgetpu
 from .library import load_library
@@ -20,6 +21,7 @@ from .manifest import SegmentInfo
 from .segments import CSegment, InterpreterSegment
 from .stick import Stick
 from .stick_process import Delegate, Work
+from .tensors import TensorInfo
 
 Array = NDArray[Any]
 TPU_MODES = ("auto", "delegate", "interpreter", "c")
@@ -46,15 +48,17 @@ class Program:
         self._threads = threads
         self._library: Optional[ctypes.CDLL] = None
         self._weights: Optional[Array] = None  # mapped read only
+        self._interpreted: Dict[str, Callable[[], InterpreterSegment]] = {}  # makes one
         self._interpreters: Dict[str, InterpreterSegment] = {}
         self._one = threading.Lock()  # an interpreter does one thing at a time
+        self._left: List[object] = []
         self.stick: Optional[Stick] = None
         if tpu == "interpreter":
             self._interpret(interpreter)
         elif tpu != "c":
             self.stick = self._open_stick(tpu, interpreter, delegate, timeout, warn)
         try:
-            self._code = {s.name: self._on_c(s) for s in self.manifest.segments if s.name not in self._interpreters}
+            self._code = {s.name: self._on_c(s) for s in self.manifest.segments if s.name not in self._interpreted}
         except BaseException:
             self.close()
             raise
@@ -77,12 +81,9 @@ class Program:
     def run(self, segment: SegmentInfo, frame: Frame, scratch: Scratch) -> str:
         """Runs a segment; returns on what: "c", "interpreter" or "delegate".  Raises DeviceError."""
         name = segment.name
-        if name in self._interpreters:
-            try:
-                with self._one:
-                    self._interpreters[name].run(frame.arrays)
-            except (RuntimeError, ValueError, OSError) as e:
-                raise _failed(name, e) from e
+        if name in self._interpreted:
+            with self._one:
+                self._interpreter(name, lambda made: made.run(frame.arrays))
             return "interpreter"
         if self.stick is not None and self.stick.takes(name) and self.stick.run(frame, name):
             return "delegate"
@@ -91,7 +92,7 @@ class Program:
 
     def backend(self, segment: SegmentInfo) -> str:
         """What a segment would run on now."""
-        if segment.name in self._interpreters:
+        if segment.name in self._interpreted:
             return "interpreter"
         return "delegate" if self.stick is not None and self.stick.facts.up and self.stick.takes(segment.name) else "c"
 
@@ -101,24 +102,33 @@ class Program:
             self.stick.close()
 
     def forked(self) -> None:
-        """In the child of a fork: other threads' locks are theirs no more, the Edge TPU is the parent's."""
+        """In the child of a fork: who held a lock or an interpreter is not there, the Edge TPU is the parent's."""
         self._one = threading.Lock()
+        self._left.append(self._interpreters)  # not freed: it might wait for threads of its own
+        self._interpreters = {}
         if self.stick is not None:
             self.stick.disown()
 
     # ---- loading -----------------------------------------------------------------------------------------------------
 
     def _interpret(self, interpreter: Union[str, InterpreterFactory, None]) -> None:
+        make = interpreter if callable(interpreter) else interpreter_factory(interpreter)
         for s in self.manifest.segments:
             if s.place == "edgetpu":
                 if s.tflite is None:
                     raise InputError(f'segment "{s.name}" has no .tflite in this bundle', hint='run it with tpu="c"')
-                make = interpreter if callable(interpreter) else interpreter_factory(interpreter)
-                try:
-                    made = InterpreterSegment(s, self.manifest.tensors, make(self.bundle.read(s.tflite), None))
-                except (RuntimeError, ValueError) as e:
-                    raise _failed(s.name, e) from e
-                self._interpreters[s.name] = made
+                model = self.bundle.read(s.tflite)
+                self._interpreted[s.name] = partial(_segment, s, self.manifest.tensors, make, model)
+                self._interpreter(s.name, lambda made: None)
+
+    def _interpreter(self, name: str, use: Callable[[InterpreterSegment], None]) -> None:
+        """Makes it where it is not there yet.  DeviceError where it fails."""
+        try:
+            if name not in self._interpreters:
+                self._interpreters[name] = self._interpreted[name]()
+            use(self._interpreters[name])
+        except (RuntimeError, ValueError, OSError) as e:
+            raise DeviceError(f"the segment failed: {e}", at=name, hint='run it with tpu="c"') from e
 
     def _open_stick(
         self,
@@ -187,5 +197,7 @@ class Program:
             raise DeviceError(f"cannot map the weights: {e}", at=str(path), hint="free some memory") from e
 
 
-def _failed(name: str, error: Exception) -> EdgecError:
-    return DeviceError(f"the segment failed: {error}", at=name, hint='run it with tpu="c"')
+def _segment(
+    info: SegmentInfo, tensors: Mapping[str, TensorInfo], make: InterpreterFactory, model: bytes
+) -> InterpreterSegment:
+    return InterpreterSegment(info, tensors, make(model, None))

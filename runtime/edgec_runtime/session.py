@@ -8,7 +8,7 @@ import warnings
 import weakref
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Dict, List, Mapping, Optional, Tuple, Type, Union
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Type, Union
 
 from numpy.typing import NDArray
 
@@ -17,12 +17,13 @@ from .device_end.bundles import machine_target as machine_target
 from .errors import InputError, did_you_mean
 from .inputs import check_inputs, noise_inputs
 from .interpreters import InterpreterFactory, load_edgetpu
-from .lanes import Lanes, closed
+from .lanes import Lane, Lanes, closed
 from .program import TPU_MODES as TPU_MODES
 from .program import Program
 from .state import Kept
 from .stick import StickFacts
 from .stick_process import Delegate
+from .stream import Stage, Stream, Work
 from .tensors import TensorInfo
 from .timing import Times, time_calls
 
@@ -79,6 +80,7 @@ class Session:
         self.manifest = self.bundle.manifest
         self.tpu = tpu
         self.threads = threads
+        self._streams: "weakref.WeakSet[Work]" = weakref.WeakSet()
         self._program: Optional[Program] = None
         self._lanes: Optional[Lanes] = None
         try:
@@ -87,11 +89,10 @@ class Session:
             self._lanes = Lanes(self._program, threads)
             self._kept = Kept(self.bundle)
         except BaseException:
-            _free(self._lanes, self._program, self.bundle if self._owns_bundle else None)
+            _free(self._streams, self._lanes, self._program, self.bundle if self._owns_bundle else None)
             raise
-        self._end = weakref.finalize(
-            self, _free, self._lanes, self._program, self.bundle if self._owns_bundle else None
-        )
+        owned = self.bundle if self._owns_bundle else None
+        self._end = weakref.finalize(self, _free, self._streams, self._lanes, self._program, owned)
         _SESSIONS.add(self)
 
     # ---- what callers use ------------------------------------------------------------------------------------------
@@ -129,25 +130,43 @@ class Session:
         """
         arrays = check_inputs(self.manifest, inputs)
         program, lanes = self._loaded()
-        with self._kept.turn(), lanes.one() as lane:
-            frame = lane.frame
-            program.begin(frame)
-            frame.renew(keep=True)
-            for name in self.manifest.inputs:
-                frame.put(name, arrays[name], copy=True)
-            self._kept.begin(frame, arrays)
-            for s in self.manifest.segments:
-                start = time.perf_counter_ns()
-                backend = program.run(s, frame, lane.scratch)
-                if timings is not None:
-                    timings.append(SegmentTime(s.name, s.place, backend, time.perf_counter_ns() - start))
-            self._kept.end(frame)
-            return frame.take(copy=True)
+        with self._kept.turn():
+            lane = lanes.take()
+            try:
+                return self._run(program, lane, arrays, timings)
+            finally:
+                lanes.give(lane)
 
     def reset(self) -> None:
         """Lets the next run be the first one: state is what the model begins with."""
         self._loaded()
         self._kept.reset()
+
+    def stream(
+        self, frames: Iterable[Any], *, before: Sequence[Stage] = (), after: Sequence[Stage] = (), live: bool = False
+    ) -> Stream:
+        """Inferences of many frames, overlapped: while one is in a segment, the next is prepared; in order.
+
+            with Session("net.edgec") as session, session.stream(camera(), after=[("draw", draw)], live=True) as stream:
+                for shot in stream:
+                    show(shot.value)
+
+        A stage is a name and a function that is given a Shot and returns its next value; each has a thread.  Frames in
+        flight are as many as keep the slowest stage busy, so no frame waits long.
+
+        Args:
+            frames: an iterable, read on a thread of its own; what it gives must not be changed afterwards. Items are
+                what `run` takes (for a model of one input also the array or photo alone), or the first stage does.
+            before: stages that make the model's inputs. The last one returns what `run` takes, or writes `shot.inputs`
+                and returns None, which saves a copy.
+            after: stages that get the outputs, as `shot.value`, and what the source gave, as `shot.source`.
+            live: the source does not wait, like a camera: always the newest frame is taken, and older ones are dropped
+                and counted. Else every frame is kept, and the source is read when there is room.
+        """
+        program = self._loaded()[0]
+        work = Work(program, self._kept, frames, before, after, live)
+        self._streams.add(work)
+        return Stream(self, work)
 
     def prepare(self, inputs: Mapping[str, Any]) -> Dict[str, Array]:
         """The tensors that `run` would compute with, photos prepared; by name.  Raises InputError as `run` does."""
@@ -187,7 +206,7 @@ class Session:
     def close(self) -> None:
         """Frees what the session has, and the bundle if the session opened it.  May be called twice, from any thread.
 
-        Does not wait for runs in other threads; they end as they would.
+        Ends its streams.  Does not wait for runs in other threads; they end as they would.
         """
         self._end()
         self._program = self._lanes = None
@@ -201,6 +220,23 @@ class Session:
         self.close()
 
     # ---- within ------------------------------------------------------------------------------------------------------
+
+    def _run(
+        self, program: Program, lane: Lane, arrays: Mapping[str, Array], timings: Optional[List[SegmentTime]]
+    ) -> Dict[str, Array]:
+        frame = lane.frame
+        program.begin(frame)
+        frame.renew(keep=True)
+        for name in self.manifest.inputs:
+            frame.put(name, arrays[name], copy=True)
+        self._kept.begin(frame, arrays)
+        for s in self.manifest.segments:
+            start = time.perf_counter_ns()
+            backend = program.run(s, frame, lane.scratch)
+            if timings is not None:
+                timings.append(SegmentTime(s.name, s.place, backend, time.perf_counter_ns() - start))
+        self._kept.end(frame)
+        return frame.take(copy=True)
 
     def _loaded(self) -> Tuple[Program, Lanes]:
         program, lanes = self._program, self._lanes
@@ -227,7 +263,11 @@ class _Once:
             warnings.warn(text, RuntimeWarning, stacklevel=2)
 
 
-def _free(lanes: Optional[Lanes], program: Optional[Program], bundle: Optional[Bundle]) -> None:
+def _free(
+    streams: Iterable[Work], lanes: Optional[Lanes], program: Optional[Program], bundle: Optional[Bundle]
+) -> None:
+    for work in list(streams):
+        work.stop()
     if lanes is not None:
         lanes.close()
     if program is not None:

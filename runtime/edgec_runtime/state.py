@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from contextlib import contextmanager
-from typing import Any, Dict, Iterator, Mapping
+from contextlib import nullcontext
+from typing import Any, ContextManager, Dict, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from .bundle import Bundle
 from .frame import Frame
 
 Array = NDArray[Any]
+_NONE: ContextManager[None] = nullcontext()
 
 
 class Kept:
@@ -28,15 +29,9 @@ class Kept:
         self._now = dict(self._initial)
         self._turn = threading.Lock()
 
-    @contextmanager
-    def turn(self) -> Iterator[None]:
+    def turn(self) -> ContextManager[Any]:
         """Around a run: the next one begins when this one has left its state."""
-        if not self._state:
-            yield
-            return
-        turn = self._turn  # a forked child has another
-        with turn:
-            yield
+        return self._turn if self._state else _NONE
 
     def begin(self, frame: Frame, given: Mapping[str, Array]) -> None:
         """Before a run, in its turn: state goes into its frame, unless it is among what the caller gives."""

@@ -6,7 +6,6 @@ While there is none, segments run as their C twins; the stream or the run that m
 from __future__ import annotations
 
 import contextlib
-import io
 import itertools
 import os
 import pickle
@@ -16,6 +15,7 @@ import sys
 import threading
 import time
 from dataclasses import dataclass, replace
+from queue import SimpleQueue
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from numpy.typing import NDArray
@@ -100,14 +100,18 @@ class Channel:
 
     def attach(self) -> Tuple[int, Dict[str, Array]]:
         """Memory for one frame, which the process has too: its number, and the tensors in it."""
-        handle = os.memfd_create("edgec-frame", os.MFD_CLOEXEC)
+        handle = -1
         try:
+            handle = os.memfd_create("edgec-frame", os.MFD_CLOEXEC)
             os.ftruncate(handle, layout(self._tensors)[1])
             arrays, slot = mapped(handle, self._tensors), next(self._slots)
             with self._lock:
                 self._send(REQUEST.pack(ATTACH, slot, 0, 0), [handle])
+        except (OSError, ValueError) as e:
+            raise Gone(f"it cannot be given memory: {e}") from e
         finally:
-            os.close(handle)
+            if handle >= 0:
+                os.close(handle)
         return slot, arrays
 
     def detach(self, slot: int) -> None:
@@ -214,13 +218,13 @@ class Stick:
         self._work = work
         self._timeout = timeout
         self._warn = warn
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a forgotten session is closed wherever the collector runs
         self._facts = StickFacts(False)
         self._closing = threading.Event()
         self._pause = 0.0
         self._hop = 0
         self._opening: Optional[Channel] = None
-        self._reopener: Optional[threading.Thread] = None
+        self._lost: "SimpleQueue[Optional[Channel]]" = SimpleQueue()
         self._segments = {s.name: i for i, s in enumerate(work.segments)}
         self._given = _file(work)
         self.channel: Optional[Channel] = None
@@ -235,6 +239,9 @@ class Stick:
                 hint="plug it in again; see `edgec doctor`",
             ) from None
         self._facts = StickFacts(True)
+        # There from the start: who meets a fault has a frame to compute, and waits for no thread to begin.
+        self._opener = threading.Thread(target=self._open_again, name="edgec-stick", daemon=True)
+        self._opener.start()
 
     def takes(self, name: str) -> bool:
         """Whether a segment is one of its own."""
@@ -284,20 +291,21 @@ class Stick:
                 one.kill()
         if channel is not None:
             channel.bury()
-        if self._reopener is not None:
-            self._reopener.join(2 * ENDING_S)
+        self._lost.put(None)
+        if threading.current_thread() is not self._opener:
+            self._opener.join(2 * ENDING_S)
         if self._given >= 0:
             os.close(self._given)
             self._given = -1
 
     def disown(self) -> None:
         """In a forked child: the Edge TPU is the parent's, segments run as their C twins."""
-        self._lock, self._closing = threading.Lock(), threading.Event()
+        self._lock, self._closing = threading.RLock(), threading.Event()
         self._closing.set()
         for one in (self.channel, self._opening):
             if one is not None:
                 one.disown()
-        self.channel = self._opening = self._reopener = None
+        self.channel = self._opening = None
         self._facts = replace(self._facts, up=False, why="it belongs to the process that was forked")
 
     # ---- lost, and back ----------------------------------------------------------------------------------------------
@@ -329,10 +337,17 @@ class Stick:
             self._facts = replace(self._facts, up=False, lost=self._facts.lost + 1, why=why)
             self._pause = 0.0 if channel.served else min(LONGEST_PAUSE_S, max(FIRST_PAUSE_S, 2 * self._pause))
             channel.kill()
-            self._reopener = threading.Thread(target=self._reopen, args=(channel,), name="edgec-stick", daemon=True)
-            self._reopener.start()
+        self._lost.put(channel)
         if first:
             self._warn(f"the Edge TPU stopped answering ({why}); its segments run on the CPU until it is back")
+
+    def _open_again(self) -> None:
+        """A thread of its own, until the session is closed."""
+        while True:
+            lost = self._lost.get()
+            if lost is None:
+                return
+            self._reopen(lost)
 
     def _reopen(self, lost: Channel) -> None:
         """Ends when there is a process again, or the session is closed."""
@@ -355,16 +370,16 @@ class Stick:
 
 def _file(work: Work) -> int:
     """A file in memory with what the process is to do."""
-    memory = io.BytesIO()
     try:
-        pickle.dump(sys.path, memory)
-        pickle.dump(work, memory)
+        functions = pickle.dumps((work.interpreter, work.delegate))
+        if b"__main__" in functions:
+            raise pickle.PicklingError("it is in the program itself")
     except (pickle.PicklingError, AttributeError, TypeError) as e:
         raise InputError(
             f"the Edge TPU runs in a process of its own, which cannot be given the interpreter's function: {e}",
-            hint="use a function at the top of a module",
+            hint="use a function at the top of a module that is imported",
         ) from e
     handle = os.memfd_create("edgec-edgetpu", os.MFD_CLOEXEC)
     with os.fdopen(os.dup(handle), "wb") as f:
-        f.write(memory.getvalue())
+        f.write(pickle.dumps(sys.path) + pickle.dumps(work))
     return handle

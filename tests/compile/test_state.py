@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from edgec_runtime import BundleError, InputError, Session
-from edgec_runtime.device_end.slots import machine_target
+from edgec_runtime.device_end.bundles import machine_target
 from edgec_runtime.manifest import check_manifest
 
 import edgec
@@ -57,6 +57,13 @@ def test_a_session_keeps_it_and_begins_anew(bundle: Path, want: list[list[Array]
         session.reset()
         _same(session, want)
         np.testing.assert_allclose(other.run({"x": XS[1]})["y"], want[1][0], atol=1e-6)
+
+
+def test_a_stream_keeps_it(bundle: Path, want: list[list[Array]]) -> None:
+    with Session(bundle) as session, session.stream(XS) as shots:
+        for shot, (y, w) in zip(shots, want, strict=True):
+            np.testing.assert_allclose(shot.value["y"], y, atol=1e-6)
+            np.testing.assert_allclose(shot.value["w"], w, atol=1e-6)
 
 
 def test_a_run_shows_what_it_began_with_and_may_be_given_it(bundle: Path, want: list[list[Array]]) -> None:

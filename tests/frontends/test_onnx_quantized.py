@@ -262,7 +262,7 @@ def test_a_dynamically_quantized_lstm(tmp_path: Path) -> None:
 
 def test_a_bias_that_is_added_to_dynamic_sums(tmp_path: Path) -> None:
     """As earlier quantizers of onnxruntime write a convolution."""
-    constants = {
+    constants: dict[str, Array] = {
         "w": RNG.integers(-127, 128, (5, 3, 3, 3)).astype(np.int8), "ws": np.array(0.02, np.float32),
         "wz": np.array(0, np.int8), "bias": RNG.normal(size=5).astype(np.float32), "shape": np.array([1, -1, 1, 1]),
     }  # fmt: skip

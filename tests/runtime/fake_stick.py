@@ -14,6 +14,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tests.runtime.fake_interpreter import FakeInterpreter
 
 FAULTS = ("error", "garbage", "vanish", "crash", "hang", "hang with the interpreter's lock")
@@ -96,3 +98,44 @@ def _go_wrong(fault: str, r: random.Random) -> None:
         libc: Any = ctypes.PyDLL(None)
         libc.sleep(3600)
     raise r.choice(ERRORS)(f"{fault}: USB transfer error 5")
+
+
+# ---- an Edge TPU that never fails --------------------------------------------------------------------------------
+
+
+class Steady(FakeInterpreter):
+    """An Edge TPU's inference of so many ms, on tensors of this shape."""
+
+    def __init__(self, shape: tuple[int, ...], ms: float) -> None:
+        super().__init__()
+        self._shape, self._ms = shape, ms
+
+    def allocate_tensors(self) -> None:
+        self._memory = [np.zeros(self._shape, np.int8), np.zeros(self._shape, np.int8)]
+
+    def get_input_details(self) -> list[Any]:
+        return [{**super().get_input_details()[0], "shape": np.array(self._shape)}]
+
+    def get_output_details(self) -> list[Any]:
+        return [{**super().get_output_details()[0], "shape": np.array(self._shape)}]
+
+    def invoke(self) -> None:
+        end = time.perf_counter_ns() + self._ms * 1e6
+        self._memory[1][...] = self._memory[0]
+        if self._ms:
+            time.sleep(max(0.0, (end - time.perf_counter_ns()) * 1e-9))
+
+
+def steady(shape: tuple[int, ...], ms: float, model: bytes, delegate: object) -> Steady:
+    """An interpreter's function that a process can be given."""
+    return Steady(shape, ms)
+
+
+def no_delegate(name: str | None) -> object:
+    """It opens at once."""
+    return object()
+
+
+def always(model: bytes, delegate: object) -> FakeInterpreter:
+    """The tiny model's."""
+    return FakeInterpreter()

@@ -231,6 +231,14 @@ def test_a_function_that_no_other_process_can_have(bundle_path: Path, tmp_path: 
     with pytest.raises(InputError, match="a process of its own") as e:
         Session(bundle_path, delegate=fake.open, interpreter=lambda model, delegate: FakeInterpreter())
     assert "top of a module" in str(e.value.hint)
+    code = (
+        "import sys, edgec_runtime\n"
+        "def make(model, delegate): pass\n"
+        "try: edgec_runtime.Session(sys.argv[1], delegate=make)\n"
+        "except edgec_runtime.InputError as e: print(e.what)\n"
+    )
+    command = [sys.executable, "-c", code, str(bundle_path)]
+    assert "it is in the program itself" in subprocess.run(command, capture_output=True, text=True).stdout
 
 
 @pytest.mark.usefixtures("quiet")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import subprocess
+import threading
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -102,6 +103,29 @@ def test_sessions_have_pools_of_their_own(bundle: Path) -> None:
     del forgotten
     gc.collect()
     assert alive() == before, "so does dropping a session"
+
+
+@pytest.mark.slow
+def test_runs_at_the_same_time_have_an_arena_and_threads_each(bundle: Path) -> None:
+    with Session(bundle, threads=2) as s:
+        inputs = [{k: np.roll(x, n) for k, x in noise_inputs(s.manifest).items()} for n in range(4)]
+        expected = [s.run(x) for x in inputs]
+        wrong: list[str] = []
+
+        def work(n: int) -> None:
+            for _ in range(5):
+                found = s.run(inputs[n])
+                wrong.extend(k for k, y in expected[n].items() if not np.array_equal(found[k], y))
+
+        threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        with s.stream(inputs) as shots:
+            for shot, y in zip(shots, expected, strict=True):
+                wrong.extend(k for k in y if not np.array_equal(shot.value[k], y[k]))
+    assert not wrong
 
 
 @pytest.mark.slow

@@ -1,0 +1,181 @@
+"""A fake Edge TPU that fails, hangs, crashes and vanishes while a stream runs, all of it from a seed.
+
+Every frame must come, in order and right; the C twin must have it within one frame's time plus the time-out; the Edge
+TPU must run again within 2 s of its return; nothing of the process may grow.  Markdown on the screen,
+build/delegate-faults.json; exit code 1 where something of this does not hold.  Needs a C compiler.
+
+    python -m tests.tables.delegate_faults [--cases 500] [--seed 0] [--frame 20] [--no-times]
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import random
+import sys
+import tempfile
+import warnings
+from array import array
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any
+
+import numpy as np
+from edgec_runtime import Session, Shot, Summary
+
+from tests import builds
+from tests.conftest import ROOT
+from tests.runtime import tiny_model
+from tests.runtime.fake_stick import FAULTS, FakeStick
+from tests.runtime.resources import IN_FLIGHT, Resources, tiny_bundle
+
+TIMEOUT_S = 0.2
+BACK_S = 2.0
+SETTLED = 20  # faults, before what the process has is looked at for the first time
+IMAGES = 16
+STUCK_S = 120.0  # without a frame on the Edge TPU
+
+
+@dataclass(frozen=True)
+class Found:
+    """wrong: what did not hold.  twin_ms: of the segment when it met a fault; back_s: from return to use."""
+
+    frames: int
+    faults: dict[str, int]
+    on_edgetpu: int
+    on_cpu: int
+    frame_ms: float
+    twin_ms: Summary
+    back_s: Summary
+    before: Resources
+    after: Resources
+    wrong: list[str]
+
+
+def plan(cases: int, seed: int) -> dict[int, str]:
+    """Invoke → fault."""
+    r, at, found = random.Random(seed), 5, {}
+    for _ in range(cases):
+        found[at] = r.choice(FAULTS)
+        at += r.randint(1, 8)
+    return found
+
+
+def check(bundle: Path, folder: Path, cases: int, seed: int, frame_ms: float, times: bool = True) -> Found:
+    """Streams until the last fault is over and the Edge TPU runs again."""
+    stick = FakeStick(folder, plan(cases, seed), away=0.4, wait=0.002, seed=seed)
+    wrong: list[str] = []
+    images = [tiny_model.image(i) for i in range(IMAGES)]
+    expected = [tiny_model.reference(x) for x in images]
+
+    def camera() -> Iterator[Any]:
+        return (images[i % IMAGES] for i in itertools.count())
+
+    def paced(shot: Shot) -> Any:
+        sleep(frame_ms / 1e3)
+        return shot.value
+
+    ms = array("d")  # of the segment, of each frame
+    before: Resources | None = None
+    frames, lost, last = 0, 0, monotonic()
+    with (
+        Session(bundle, delegate=stick.open, interpreter=stick.make, timeout=TIMEOUT_S) as session,
+        session.stream(camera(), after=[("paced", paced)]) as shots,
+    ):
+        for shot in shots:
+            good = all(np.array_equal(shot.value[k], v) for k, v in expected[shot.index % IMAGES].items())
+            if not good or shot.index != frames:
+                wrong.append(f"frame {shot.index} is wrong, or not number {frames}")
+            frames += 1
+            facts = shots.figures().edgetpu
+            assert facts is not None
+            if facts.lost > lost:
+                lost, last = facts.lost, monotonic()
+            if before is None and lost >= min(SETTLED, cases - 1) and facts.up:
+                before = Resources.now()
+            ms.append(shot.ms["relu"])
+            if lost == cases and stick.logged()[-1][2] == "ran":
+                break
+            if monotonic() - last > STUCK_S:
+                wrong.append(f"the Edge TPU did not run again after fault {lost}")
+                break
+        after = Resources.now()
+        figures = shots.figures()
+    backends = next(s for s in figures.stages if s.name == "relu").backends
+    slow = sorted(ms)[-max(1, lost) :]
+    frame = Summary.of([s.ms.p50 for s in figures.stages if s.name == "paced" and s.ms is not None]).p50
+    back = returns(stick)
+    assert before is not None
+    wrong += after.beyond(before, IN_FLIGHT)
+    if times and slow[-1] > TIMEOUT_S * 1e3 + frame:
+        wrong.append(f"a frame took {slow[-1]:.0f} ms on the segment: more than the time-out and a frame's time")
+    if times and back.max > BACK_S:
+        wrong.append(f"the Edge TPU was used again only {back.max:.1f} s after its return")
+    kinds = Counter(what for _, _, what in stick.logged() if what in FAULTS)
+    return Found(
+        frames, dict(kinds), backends.get("delegate", 0), backends.get("c", 0), frame, Summary.of(slow), back,
+        before, after, wrong,
+    )  # fmt: skip
+
+
+def returns(stick: FakeStick) -> Summary:
+    """Seconds from each fault's end to the next inference on the Edge TPU, where that was not another fault."""
+    found, end = [], None
+    for at, _, what in stick.logged():
+        if what == "vanish":
+            end = at + stick.away
+        elif what in FAULTS:
+            end = at + (TIMEOUT_S if what.startswith("hang") else 0.0)
+        elif what == "ran" and end is not None:
+            found.append(at - end)
+            end = None
+    return Summary.of(found)
+
+
+def markdown(found: Found) -> str:
+    """For a person."""
+    kinds = ", ".join(f"{n} × {kind}" for kind, n in sorted(found.faults.items()))
+    rows = [
+        f"- {sum(found.faults.values())} faults: {kinds}",
+        f"- {found.frames} frames, each right and in order but for what is said below; {found.on_edgetpu} on the Edge "
+        f"TPU, {found.on_cpu} on its C twin",
+        f"- segment in the {found.twin_ms.n} slowest frames: median {found.twin_ms.p50:.1f} ms, most "
+        f"{found.twin_ms.max:.1f} ms (time-out {TIMEOUT_S * 1e3:.0f} ms, a frame {found.frame_ms:.1f} ms)",
+        f"- from its return to its use: median {found.back_s.p50:.2f} s, most {found.back_s.max:.2f} s",
+        f"- memory {found.before.megabytes:.1f} → {found.after.megabytes:.1f} MB, descriptors "
+        f"{found.before.descriptors} → {found.after.descriptors}, threads {found.before.threads} → "
+        f"{found.after.threads}, children {found.before.children} → {found.after.children}",
+        *(f"- WRONG: {what}" for what in found.wrong[:20]),
+    ]
+    return "\n".join(rows)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """0: all of it holds."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cases", type=int, default=500)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--frame", type=float, default=20.0, help="ms")
+    parser.add_argument("--no-times", action="store_true", help="for a busy machine")
+    options = parser.parse_args(arguments)
+    warnings.simplefilter("ignore", RuntimeWarning)  # that the Edge TPU stopped answering
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        builds.use(folder)
+        os.environ["EDGEC_CACHE"] = str(folder / "cache")
+        bundle = tiny_bundle(folder / "bundle")
+        found = check(bundle, folder / "stick", options.cases, options.seed, options.frame, not options.no_times)
+    print(markdown(found))
+    there = ROOT / "build" / "delegate-faults.json"
+    there.parent.mkdir(exist_ok=True)
+    there.write_text(json.dumps({"seed": options.seed, **asdict(found)}, indent=1))
+    return 1 if found.wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
