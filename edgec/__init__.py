@@ -78,6 +78,8 @@ def compile(
     edgetpu: str = "auto",
     optimistic: bool = False,
     labels: str | Path | None = None,
+    task: str | None = None,
+    anchors: str | Path | None = None,
     threads: int = 1,
     tuned: str | Path | None = None,
     cc: str | None = None,
@@ -90,15 +92,14 @@ def compile(
     """Compile a .onnx or .tflite file into one verified bundle: `output`, or MODEL.edgec in the working folder.
 
     Args:
-        model: the .onnx or .tflite file.
-        target: "host", "pi4", "pi4+coral", … output: the bundle.
+        model: the .onnx or .tflite file. target: "host", "pi4", "pi4+coral", …. output: the bundle.
         calibrate: a folder of photos or an .npz; quantizes to int8.
         quantize: how (docs/quantization.md): "best" of several ways, "fast" or a .toml file.
-        prune: take out channels (docs/quantization.md): "1%".
-        float_ops, max_drop, min_sqnr, max_ms, min_tpu_share: what stays float32 (docs/quantization.md).
+        prune, float_ops, max_drop, min_sqnr, max_ms, min_tpu_share: what is taken out, and what stays float32 (there).
         validate: others to verify with (default: a quarter of `calibrate`, held back).
         allow_float: run a float model without `calibrate` on the CPU though the target has an Edge TPU.
         preprocess: how photos become inputs (docs/preprocessing.md). input_shapes: freezes dynamic inputs, by name.
+        task, anchors: what outputs mean, "detection", "yolox", … or a file (docs/tasks.md); a file of boxes' anchors.
         fix, state: inputs that are constants; that are what these outputs were at the last call (docs/state.md).
         min_cosine: how like the float model int8 must be. disable: passes or rewrites to leave out.
         edgetpu: what it gets of what it can run: "auto" (what is faster) or "all"; optimistic: and of what it may have.
@@ -112,8 +113,9 @@ def compile(
     from edgec.drive.compile import compile_model
 
     return compile_model(
-        Path(model), output=_path(output), options=_options(locals()), labels=_path(labels), cc=cc, dump=tuple(dump),
-        edgetpu_compiler=edgetpu_compiler, progress=progress or _silent, executor=executor)  # fmt: skip
+        Path(model), output=_path(output), options=_options(locals()), labels=_path(labels), task=task,
+        anchors=_path(anchors), cc=cc, dump=tuple(dump), edgetpu_compiler=edgetpu_compiler,
+        progress=progress or _silent, executor=executor)  # fmt: skip
 
 
 @_checked
