@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from edgec_runtime.arrays import read_arrays
 from edgec_runtime.preprocess import NOTHING, Wish, parse
 from edgec_runtime.tasks import TASKS, parse_task
 from edgec_runtime.tasks.base import Task
@@ -141,14 +142,14 @@ def _anchors(path: Path) -> bytes:
     """An .npy, .csv or .json file of [N,4] as the bundle has it. Raises InputError."""
     try:
         if path.suffix.lower() == ".npy":
-            array = np.load(path, allow_pickle=False)
+            array = read_arrays(path).get("", np.zeros(0))
         elif path.suffix.lower() == ".json":
             array = np.array(json.loads(path.read_text()), np.float32)
         else:
             rows = [row for row in csv.reader(path.read_text().splitlines()) if row]
             array = np.array(rows, np.float32)
         array = np.ascontiguousarray(array, np.float32)
-    except (OSError, ValueError, TypeError, EOFError, RecursionError) as e:
+    except (InputError, OSError, ValueError, TypeError, RecursionError) as e:
         raise InputError(f"the anchors cannot be read: {e}", str(path), "give an .npy, .csv or .json file") from e
     if array.ndim != 2 or array.shape[1] != 4 or not np.isfinite(array).all():
         hint = "a row each: x and y of the centre, width and height, each 0…1 of the input"

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Dict, List, Mapping, Optional, Tuple
 
 import numpy as np
 
+from ..arrays import read_array
 from ..drawing import PALETTE, box_into, points_into
 from ..errors import InputError
 from ..rows import said
@@ -62,8 +63,8 @@ class Anchors:
 
 def _read(data: bytes, name: str) -> Array:
     try:
-        array = np.load(io.BytesIO(data), allow_pickle=False)
-    except (ValueError, OSError, EOFError) as e:
+        array = read_array(io.BytesIO(data))
+    except ValueError as e:
         raise InputError(f"the anchors cannot be read: {e}", at=name, hint="compile the model again") from e
     if array.ndim != 2 or array.shape[1] != 4 or array.dtype != np.float32 or len(array) > MAX_BOXES:
         what = f"anchors are float32 [N,4], not {array.dtype} {list(array.shape)}"
@@ -239,7 +240,7 @@ def _points(task: Detection, rows: Array, anchors: Array, image: Size) -> Array:
     xy = rows[:, task.point_column : task.point_column + 2 * task.points].reshape(len(rows), task.points, 2)
     if task.anchors is not None:
         xy = anchors[:, None, :2] + xy / np.array(task.scales[:2], np.float32) * anchors[:, None, 2:]
-    return np.asarray(xy.reshape(len(rows), -1) * _per_unit(task, image, task.points), np.float32)
+    return np.asarray(xy.reshape(len(rows), 2 * task.points) * _per_unit(task, image, task.points), np.float32)
 
 
 def _per_unit(task: Detection, image: Size, pairs: int) -> Array:
@@ -280,7 +281,7 @@ def _boxes(rows: Array, view: View, setting: Setting) -> Boxes:
     """In the frame, cut off at its borders."""
     corners = view.to_frame(rows[:, :4].reshape(-1, 2, 2))
     corners = np.clip(corners, 0, np.array(view.frame)).reshape(-1, 4)
-    points = view.to_frame(rows[:, 6:].reshape(len(rows), -1, 2))
+    points = view.to_frame(rows[:, 6:].reshape(len(rows), rows.shape[1] // 2 - 3, 2))
     return Boxes(
         tuple(
             Box(
