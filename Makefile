@@ -10,7 +10,7 @@ FIXTURES := build/venv-fixtures
 .PHONY: setup system demo test check lint types fast models-table partition-table stock-table cost-table pipeline-table \
         cpu-table bench-arm ablation interp-table schedule-fuzz sanitize-table tuned bench-check \
         bench-peers bench-host busy-check accuracy-table ablation-quantize conformance quantized-onnx onnx-sweep fuzz \
-        faults docs fixtures clean
+        prepost-table faults docs fixtures clean
 
 setup: system $(STAMP)
 
@@ -144,6 +144,10 @@ fuzz: setup
 # Every node test of the onnx package through edgec, and each in every element type up to C: takes some minutes
 onnx-sweep: setup
 	$(BIN)/python -m tests.tables.onnx_sweep
+
+# Frames into inputs and outputs into boxes by generated C, beside numpy and Pillow, with ratios
+prepost-table: setup
+	$(BIN)/python -m tests.tables.prepost_table
 
 # The pages of docs/ and the API reference as a site in build/site; a warning is an error
 docs: setup

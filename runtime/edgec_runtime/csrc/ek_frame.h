@@ -5,9 +5,12 @@
 #ifndef EK_FRAME_H
 #define EK_FRAME_H
 #include "ek_base.h"
+#if defined(__SSSE3__)
+#include <tmmintrin.h>
+#endif
 
 enum { EK_RGB, EK_BGR, EK_GRAY, EK_RGBA, EK_YUYV, EK_NV12 };
-enum { EK_FRAME_BLOCK = 16, EK_FRAME_ROWS = 512 /* the most that are summed */ };
+enum { EK_FRAME_BLOCK = 64, EK_FRAME_ROWS = 512 /* the most that are summed */ };
 
 /* planes: the pixels, and for NV12 the colours; strides: bytes from row to row. */
 typedef struct {
@@ -34,8 +37,7 @@ typedef uint8_t ek_frame_vb __attribute__((vector_size(16)));
 typedef int16_t ek_frame_vh __attribute__((vector_size(32)));
 typedef int32_t ek_frame_4i __attribute__((vector_size(16)));
 typedef int16_t ek_frame_4h __attribute__((vector_size(8)));
-
-EK_KERNEL uint8_t ek_frame_level(int32_t v) { return (uint8_t)EK_CLAMP(v, 0, 255); }
+typedef uint8_t ek_frame_4b __attribute__((vector_size(4)));
 
 /* BT.601, Y in 16...235, as four bytes: red, green, blue, none. */
 EK_KERNEL uint32_t ek_frame_pixel(int32_t y, int32_t u, int32_t v) {
@@ -71,14 +73,18 @@ EK_SHARED void ek_frame_row(const ek_frame_t *f, int row, int from, int n, uint3
 
 /* to[i] = the sum of rows[t][i] * weights[t], in 1/64 levels; n >= EK_FRAME_BLOCK: the last block may overlap. */
 EK_KERNEL void ek_frame_block(const uint8_t *const *rows, const int16_t *weights, int most, int at, int16_t *to) {
-    ek_frame_vi sum = {0};
-    for (int t = 0; t < most; t++) {
-        ek_frame_vb x;
-        memcpy(&x, rows[t] + at, sizeof x);
-        sum += __builtin_convertvector(x, ek_frame_vi) * (int32_t)weights[t];
+    enum { PARTS = EK_FRAME_BLOCK / 16 };
+    ek_frame_vi sum[PARTS] = {{0}};
+    for (int t = 0; t < most; t++)
+        for (int i = 0; i < PARTS; i++) {
+            ek_frame_vb x;
+            memcpy(&x, rows[t] + at + 16 * i, sizeof x);
+            sum[i] += __builtin_convertvector(x, ek_frame_vi) * (int32_t)weights[t];
+        }
+    for (int i = 0; i < PARTS; i++) {
+        const ek_frame_vh y = __builtin_convertvector((sum[i] + 128) >> 8, ek_frame_vh);
+        memcpy(to + at + 16 * i, &y, sizeof y);
     }
-    const ek_frame_vh y = __builtin_convertvector((sum + 128) >> 8, ek_frame_vh);
-    memcpy(to + at, &y, sizeof y);
 }
 EK_SHARED void ek_frame_down(const uint8_t *const *rows, const int16_t *weights, int most, int n, int16_t *to) {
     if (n < EK_FRAME_BLOCK) {
@@ -93,47 +99,75 @@ EK_SHARED void ek_frame_down(const uint8_t *const *rows, const int16_t *weights,
     ek_frame_block(rows, weights, most, n - EK_FRAME_BLOCK, to);
 }
 
-/* Levels, four bytes for each result, of a row of 1/64 levels with `each` a column; reads one element too many. */
-EK_KERNEL void ek_frame_columns(const int16_t *row, const ek_taps_t *taps, int left, int each, uint8_t *levels) {
-    for (int i = 0; i < taps->count; i++) {
-        const int16_t *x = row + each * (taps->first[i] - left), *w = taps->weights + (size_t)i * taps->most;
+/* The sum and two taps more, where that is one instruction. */
+#if defined(__SSSE3__)
+enum { EK_FRAME_PAIRS = 1 };
+EK_KERNEL ek_frame_4i ek_frame_two(const int16_t *x, const int16_t *weights, int each, ek_frame_4i sum) {
+    const __m128i by_three = _mm_setr_epi8(0, 1, 6, 7, 2, 3, 8, 9, 4, 5, 10, 11, 4, 5, 10, 11);
+    const __m128i by_four = _mm_setr_epi8(0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15);
+    int32_t pair;
+    memcpy(&pair, weights, sizeof pair);
+    const __m128i both = _mm_shuffle_epi8(_mm_loadu_si128((const __m128i *)x), each == 3 ? by_three : by_four);
+    return sum + (ek_frame_4i)_mm_madd_epi16(both, _mm_set1_epi32(pair));
+}
+#else
+enum { EK_FRAME_PAIRS = 0 };
+EK_KERNEL ek_frame_4i ek_frame_two(const int16_t *x, const int16_t *weights, int each, ek_frame_4i sum) {
+    (void)x, (void)weights, (void)each;
+    return sum;
+}
+#endif
+
+/* Levels, four bytes for each result, of a row of 1/64 levels with `each` a column; reads two elements too many. */
+EK_KERNEL void ek_frame_columns(const int16_t *row, const ek_taps_t *taps, int left, int each, int most,
+                                uint8_t *levels) {
+    const int16_t *w = taps->weights;
+    for (int i = 0; i < taps->count; i++, w += most) {
+        const int16_t *x = row + (ptrdiff_t)each * (taps->first[i] - left);
         ek_frame_4i sum = {1 << 19, 1 << 19, 1 << 19, 1 << 19};
-        for (int t = 0; t < taps->most; t++) {
+        int t = 0;
+        for (; EK_FRAME_PAIRS && t + 1 < most; t += 2) sum = ek_frame_two(x + each * t, w + t, each, sum);
+        for (; t < most; t++) {
             ek_frame_4h one;
             memcpy(&one, x + each * t, sizeof one);
             sum += __builtin_convertvector(one, ek_frame_4i) * (int32_t)w[t];
         }
-        for (int c = 0; c < 3; c++) levels[4 * i + c] = ek_frame_level(sum[c] >> 20);
+        sum >>= 20; /* to 0...255 without branches */
+        sum &= ~(sum >> 31);
+        sum = (sum | (sum > 255)) & 255;
+        const ek_frame_4b level = __builtin_convertvector(sum, ek_frame_4b);
+        memcpy(levels + 4 * i, &level, sizeof level);
     }
 }
 EK_SHARED void ek_frame_across(const int16_t *row, const ek_taps_t *taps, int left, int each, uint8_t *levels) {
-    if (each == 3)
-        ek_frame_columns(row, taps, left, 3, levels);
-    else
-        ek_frame_columns(row, taps, left, 4, levels);
+#define EK_FRAME_MOST(N)                                                    \
+    case N:                                                                 \
+        if (each == 3)                                                      \
+            ek_frame_columns(row, taps, left, 3, N, levels);                \
+        else                                                                \
+            ek_frame_columns(row, taps, left, 4, N, levels);                \
+        return;
+    switch (taps->most) { /* loops of few steps are written out */
+        EK_FRAME_MOST(1) EK_FRAME_MOST(2) EK_FRAME_MOST(3) EK_FRAME_MOST(4) EK_FRAME_MOST(5) EK_FRAME_MOST(6)
+        EK_FRAME_MOST(7) EK_FRAME_MOST(8) EK_FRAME_MOST(10) EK_FRAME_MOST(12)
+    }
+    ek_frame_columns(row, taps, left, each, taps->most, levels);
 }
 
-/* n elements from column `x` on of row `y` of an input, from their levels (four bytes each, blue first if `turned`). */
+/* n pixels from column `x` on of row `y` of an input, from their levels (four bytes each, blue first if `turned`). */
 #define EK_FRAME_WRITE(NAME, T)                                                                                      \
-    EK_KERNEL void NAME(ek_input_t in, const void *table, const uint8_t *levels, int turned, int x, int y, int n,      \
-                        int step, void *out) {                                                                       \
+    EK_KERNEL void NAME(ek_input_t in, const void *table, const uint8_t *restrict levels, int turned, int x, int y,    \
+                        int n, int step, void *restrict out) {                                                       \
         const T *values = table;                                                                                     \
-        T *to = out;                                                                                                 \
-        for (int c = 0; c < in.channels; c++) {                                                                      \
-            const int from = in.bgr ? 2 - c : c; /* red first, as the table is */                                    \
-            const T *own = values + 256 * from;                                                                      \
-            const uint8_t *l = levels + (turned ? 2 - from : from);                                                  \
-            const int red = turned ? 2 : 0;                                                                          \
-            const size_t each = in.planes ? 1 : (size_t)in.channels;                                                 \
-            T *p = to + (in.planes ? ((size_t)c * in.height + y) * in.width + x                                      \
-                                   : ((size_t)y * in.width + x) * in.channels + c);                                  \
-            for (int i = 0; i < n; i++)                                                                              \
-                if (in.gray) {                                                                                       \
-                    const uint8_t *q = levels + step * i;                                                            \
-                    p[each * i] = values[256 * c + ((q[red] * 19595 + q[1] * 38470 + q[2 - red] * 7471 + 0x8000) >> 16)]; \
-                } else {                                                                                             \
-                    p[each * i] = own[l[step * i]];                                                                  \
-                }                                                                                                    \
+        const size_t plane = in.planes ? (size_t)in.height * in.width : 1, next = in.planes ? 1 : (size_t)in.channels; \
+        T *restrict to = (T *)out + ((size_t)y * in.width + x) * next;                                                 \
+        for (int i = 0; i < n; i++, to += next, levels += step) {                                                    \
+            uint8_t rgb[3] = {levels[turned ? 2 : 0], levels[1], levels[turned ? 0 : 2]};                              \
+            if (in.gray) rgb[0] = rgb[1] = rgb[2] = (rgb[0] * 19595 + rgb[1] * 38470 + rgb[2] * 7471 + 0x8000) >> 16;  \
+            for (int c = 0; c < in.channels; c++) {                                                                  \
+                const int from = in.bgr ? 2 - c : c; /* red first, as the table is */                                \
+                to[plane * c] = values[256 * from + rgb[from]];                                                      \
+            }                                                                                                        \
         }                                                                                                            \
     }
 EK_FRAME_WRITE(ek_frame_write_1, uint8_t)
@@ -176,7 +210,11 @@ EK_KERNEL int ek_frame_input(ek_input_t in, const void *table, const ek_frame_t 
             ek_frame_row(f, r, even, EK_MIN((first + used - even + 1) & ~1, f->width - even), (uint32_t *)own);
             have[slot] = r;
         }
-        ek_frame_down(rows, down->weights + (size_t)i * down->most, down->most, each * used, sums);
+        const int16_t *weights = down->weights + (size_t)i * down->most;
+        int begin = 0, end = down->most;
+        while (begin < end - 1 && !weights[begin]) begin++;
+        while (begin < end - 1 && !weights[end - 1]) end--;
+        ek_frame_down(rows + begin, weights + begin, end - begin, each * used, sums);
         ek_frame_across(sums, across, first, each, levels);
         ek_frame_write(in, table, levels, turned, left, y, across->count, 4, out);
     }
