@@ -221,18 +221,27 @@ def explain(
     type=click.Path(path_type=Path),
     help="file for the result: .png or .jpg, drawn; .json; or .npz, the outputs as they are",
 )
+@click.option("--effect", metavar="NAME", help="what --out shows: overlay, blur or replace=FILE (the background)")
 @click.option("--raw", is_flag=True, help="the outputs as they are, not what they mean")
 @click.option("--json", "as_json", is_flag=True, help="the result machine-readable, to standard output")
 @on_one("device", default="local:", show_default=True)
 @click.option("--threads", default=1, show_default=True, metavar="N", help="of the CPU, as the bundle was compiled for")
 @TIMEOUT
 def run(
-    bundle: Path, inputs: Path, output: Path | None, raw: bool, as_json: bool, device: str, threads: int, timeout: float
+    bundle: Path,
+    inputs: Path,
+    output: Path | None,
+    effect: str | None,
+    raw: bool,
+    as_json: bool,
+    device: str,
+    threads: int,
+    timeout: float,
 ) -> None:
     """Run one inference of a bundle on a device, and tell or draw what was found (--task of compile)."""
-    from edgec.drive.run import run_bundle
+    from edgec.drive.run import OVERLAY, run_bundle
 
-    done = run_bundle(bundle, inputs, output, resolved(device), timeout, threads, raw)
+    done = run_bundle(bundle, inputs, output, resolved(device), timeout, threads, raw, effect or OVERLAY)
     echo(json.dumps(done.to_json(), indent=1) if as_json else done.text())
 
 

@@ -14,6 +14,7 @@ from edgec_devices.device import TIMEOUT_S
 from edgec_runtime import Bundle, Manifest, TensorInfo, read_photo
 from edgec_runtime.arrays import read_arrays, write_npz
 from edgec_runtime.camera import CameraFrame
+from edgec_runtime.effects import Painter, effect
 from edgec_runtime.inputs import check_inputs
 from edgec_runtime.manifest import image_size
 from edgec_runtime.photo import PHOTO_SUFFIXES, is_photo
@@ -27,6 +28,7 @@ from edgec.ir import Array, Quant, TensorType
 from edgec.ir.types import dequantize
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp")
+OVERLAY = "overlay"
 _SUFFIXES = (".npz", ".json", *IMAGE_SUFFIXES)
 
 
@@ -70,13 +72,14 @@ def run_bundle(
     timeout: float = TIMEOUT_S,
     threads: int = 1,
     raw: bool = False,
+    shown: str = OVERLAY,
 ) -> Ran:
     """Run on `device` ("local:", "emulated:pi4", …).
 
     inputs: an .npz by input name, an .npy or a photo for a single input; arrays of pixels, uint8 [height,width,3], are
     photos too. output: an .npz by output name, a .json file, or a picture: the photo with what was found in it; `raw`
     or without a task, a single output of 1 or 3 channels in 0…1. timeout: seconds for which nothing may move on the way
-    to it. threads: of the CPU. raw: what outputs mean is not asked.
+    to it. threads: of the CPU. raw: what outputs mean is not asked. shown: the effect of a picture.
     """
     suffix = _check_output(output)
     with Bundle.open(path) as bundle:
@@ -85,17 +88,20 @@ def run_bundle(
         prepared = check_inputs(manifest, given)
         photo = next((a for n, a in given.items() if n in manifest.preprocess and is_photo(a)), None)
         results = device_for(device, timeout).run(bundle, prepared, threads)
-        result = None
+        result, picture = None, None
         if manifest.task is not None and not raw and suffix != ".npz":
             photo = _seen(prepared, manifest) if photo is None else _rgb(photo)
-            result = Vision(bundle).result(results, (photo.shape[1], photo.shape[0]))
+            vision = Vision(bundle)
+            drawn = effect(shown, Painter(vision.painting))
+            result = vision.result(results, (photo.shape[1], photo.shape[0]))
+            picture = drawn(photo, result) if suffix in IMAGE_SUFFIXES else None
     notes = [
         _prepared(inputs, manifest, name) for name, a in given.items() if is_photo(a) and name in manifest.preprocess
     ]
     ran = Ran(results, result, tuple(notes))
     if output is None:
         return ran
-    _save(output, ran, photo, manifest)
+    _save(output, ran, picture, manifest)
     shapes = ", ".join(f"{n} {a.dtype}{list(a.shape)}" for n, a in results.items())
     wrote = f"{output}: {shapes if result is None else manifest.task.kind if manifest.task else ''} (from {device})"
     return replace(ran, notes=(*notes, wrote))
@@ -126,7 +132,7 @@ def _prepared(path: Path, manifest: Manifest, name: str) -> str:
     return f'{path.name} became "{name}" by {manifest.preprocess[name].explained()}'
 
 
-def _save(path: Path, ran: Ran, photo: Array | None, manifest: Manifest) -> None:
+def _save(path: Path, ran: Ran, picture: Array | None, manifest: Manifest) -> None:
     """Written aside and renamed when whole."""
     aside = path.with_name(f".{path.stem}.part{path.suffix}")
     try:
@@ -134,8 +140,8 @@ def _save(path: Path, ran: Ran, photo: Array | None, manifest: Manifest) -> None
             write_npz(aside, ran.outputs)
         elif path.suffix.lower() == ".json":
             aside.write_text(json.dumps(ran.to_json(), indent=1) + "\n")
-        elif ran.result is not None and photo is not None:
-            Image.fromarray(ran.result.draw(photo)).save(aside)
+        elif picture is not None:
+            Image.fromarray(picture).save(aside)
         else:
             (info,) = _single(manifest.output_infos(), "output", path)
             save_image(aside, ran.outputs[info.name], info)

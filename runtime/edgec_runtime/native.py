@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, List, Optional, Tuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from .camera import FORMATS, CameraFrame
 from .device_end.slots import machine_target
 from .photo import Placement
 from .preprocess import Fit
-from .resample import padded
+from .resample import padded, resize
 from .tensors import TensorInfo
 
 Array = NDArray[Any]
@@ -68,6 +68,16 @@ class _Plan:
         used = int(first[-1]) + self.across.most - int(first[0])
         self.scratch = ((4 * used + 64) & ~63) * (self.down.most + 2) + 4 * width + 64
 
+    @property
+    def most(self) -> int:
+        """The most rows that one of the result's takes."""
+        return int(self.down.most)
+
+    def room(self) -> Tuple[Array, int]:
+        """Scratch, and the aligned address in it."""
+        scratch = np.empty(self.scratch + 64, np.uint8)
+        return scratch, scratch.ctypes.data + -scratch.ctypes.data % 64
+
     def _taps(self, how: str, length: int, start: float, extent: float, count: int) -> _Taps:
         first, weights = padded(how, length, start, extent, count)
         self._keep += [first, weights]
@@ -89,18 +99,75 @@ class FrameInput:
         """Whether it could be done.  out: C-contiguous, of the input's type and shape."""
         planes = [_rows(p) for p in frame.planes]
         plan = _plan(frame.size, self._image, self._fit, self._how)
-        if max(plan.down.most, plan.across.most) > MAX_TAPS:
+        if plan.most > MAX_TAPS:
             return False
-        scratch = np.empty(plan.scratch + 64, np.uint8)
-        at = -scratch.ctypes.data % 64
-        given = _Frame(FORMATS.index(frame.format), *frame.size)
-        for i, p in enumerate(planes):
-            given.planes[i], given.strides[i] = p.ctypes.data, p.strides[0]
+        given = _frame_of(frame, planes)
+        scratch, at = plan.room()
         code = self._function(
             ctypes.byref(given), ctypes.byref(plan.down), ctypes.byref(plan.across), plan.left, plan.top,
-            ctypes.c_void_p(scratch.ctypes.data + at), ctypes.c_void_p(out.ctypes.data),
+            ctypes.c_void_p(at), _at(out),
         )  # fmt: skip
+        del scratch  # not before
         return bool(code == 0)
+
+
+class Painting:
+    """Resizes, mattes and blends pictures with the bundle's C; effects.py says what they are."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._resize, self._matte, self._blend = library.edgec_resize, library.edgec_matte, library.edgec_blend
+
+    @classmethod
+    def of(cls, library: Optional[ctypes.CDLL]) -> Optional["Painting"]:
+        """None where the library has no such functions."""
+        return None if library is None or function(library, "edgec_matte") is None else cls(library)
+
+    def resized(self, frame: Array, size: Tuple[int, int], how: str) -> Array:
+        """uint8 [H,W,3] of uint8 [h,w,3]."""
+        plane, out = _rows(frame), np.empty((size[1], size[0], 3), np.uint8)
+        plan = _plan((frame.shape[1], frame.shape[0]), size, Fit(), how)
+        if plan.most > MAX_TAPS:
+            return resize(frame, (0.0, 0.0, float(frame.shape[1]), float(frame.shape[0])), size, how)
+        given = _frame_of(CameraFrame("rgb", (plane,)), [plane])
+        scratch, at = plan.room()
+        self._resize(
+            ctypes.byref(given), ctypes.byref(plan.down), ctypes.byref(plan.across), ctypes.c_void_p(at), _at(out)
+        )
+        del scratch
+        return out
+
+    def matte(self, guide: Array, mask: Array, radius: int, smooth: float, frame: Array) -> Array:
+        """uint8 [H,W]."""
+        (height, width), plane = guide.shape, _rows(frame)
+        n, m = frame.shape[1], frame.shape[0]
+        scratch = np.empty(7 * guide.size + width + 4 * n, np.float32)
+        guide, mask = (np.ascontiguousarray(a, np.float32) for a in (guide, mask))
+        out = np.empty((m, n), np.uint8)
+        self._matte(
+            _at(guide), _at(mask), width, height, radius, ctypes.c_float(smooth), _at(plane),
+            ctypes.c_int64(plane.strides[0]), n, m, _at(scratch), _at(out),
+        )  # fmt: skip
+        return out
+
+    def blend(self, front: Array, back: Array, alpha: Array) -> Array:
+        """uint8 [H,W,3]."""
+        arrays = [np.ascontiguousarray(a) for a in (front, back, alpha)]
+        if not arrays[0].shape == arrays[1].shape == (*arrays[2].shape, 3):
+            raise ValueError(f"{[a.shape for a in arrays]} do not blend")
+        out = np.empty_like(arrays[0])
+        self._blend(*map(_at, arrays), arrays[2].size, _at(out))
+        return out
+
+
+def _at(array: Any) -> ctypes.c_void_p:
+    return ctypes.c_void_p(array.ctypes.data)
+
+
+def _frame_of(frame: CameraFrame, planes: List[Array]) -> _Frame:
+    given = _Frame(FORMATS.index(frame.format), *frame.size)
+    for i, p in enumerate(planes):
+        given.planes[i], given.strides[i] = p.ctypes.data, p.strides[0]
+    return given
 
 
 def _rows(plane: Array) -> Array:
@@ -121,6 +188,5 @@ class FoundBoxes:
         arrays = [np.ascontiguousarray(a, np.float32) for a in (boxes, scores, anchors)]
         candidates, gone = np.empty((self._rows, 3), np.int32), np.empty(self._rows, np.uint8)
         found = np.empty((self._rows, self._width), np.float32)
-        every: Dict[int, Array] = dict(enumerate((*arrays, candidates, gone, found)))
-        count = self._function(*(ctypes.c_void_p(a.ctypes.data) for a in every.values()))
+        count = self._function(*map(_at, (*arrays, candidates, gone, found)))
         return found[:count]

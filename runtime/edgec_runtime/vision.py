@@ -15,7 +15,7 @@ from .bundle import Bundle
 from .camera import CameraFrame
 from .errors import InputError
 from .inputs import prepared
-from .native import FoundBoxes, FrameInput, function, library_of
+from .native import FoundBoxes, FrameInput, Painting, function, library_of
 from .preprocess import ImageLayout
 from .tasks.base import Decode, Result, Setting, View, reals
 from .tasks.detection import Detection
@@ -44,6 +44,8 @@ class Vision:
             call = function(library, f"edgec_frame_{i}")
             if call is not None:
                 self._inputs[info.name] = FrameInput(call, info, size, how.fit, how.filter)
+        self.painting = Painting.of(library)
+        """The bundle's C for effects (effects.Painter), where it has some."""
         self._decode = self._decoder(bundle, library)
 
     def _decoder(self, bundle: Bundle, library: Any) -> Optional[Decode]:

@@ -26,7 +26,7 @@ SAME = {
 SHOWN = {"as_json", "quiet", "brief"}
 """Options about what is printed: Python gets the values."""
 ONLY_CLI = {
-    "run": {"output", "raw"},  # arrays come back
+    "run": {"output", "raw", "effect"},  # arrays come back
     "explain": {"html", "require"},  # the report comes back
     "diff": {"html", "json_file", "order", "every", "min_sqnr"},  # so does the comparison
     "demo": None,

@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -58,16 +59,15 @@ def by_pillow(pixels: Array, how: Preprocess, info: TensorInfo) -> Array:
     place = Placement.of((pixels.shape[1], pixels.shape[0]), size, how.fit)
     x, y, w, h = place.box
     image = Image.fromarray(pixels).resize(place.target[2:], Image.Resampling.BILINEAR, box=(x, y, x + w, y + h))
-    canvas = np.full((layout.height, layout.width, 3), how.fit.fill[0], np.float32)
+    canvas: Array = np.full((layout.height, layout.width, 3), how.fit.fill[0], np.float32)
     left, top, width, height = place.target
     canvas[top : top + height, left : left + width] = np.asarray(image)
     if how.values.range == "0_1":
         canvas /= np.float32(255)
     if how.values.mean != (0.0,):
         canvas = (canvas - np.array(how.values.mean, np.float32)) / np.array(how.values.std, np.float32)
-    if how.color == "bgr":
-        canvas = canvas[..., ::-1]
-    return np.ascontiguousarray(canvas.transpose(2, 0, 1) if layout.channels_first else canvas)[None]
+    turned = canvas[..., ::-1] if how.color == "bgr" else canvas
+    return np.ascontiguousarray(turned.transpose(2, 0, 1) if layout.channels_first else turned)[None]
 
 
 def pre(folder: Path) -> bool:
@@ -150,13 +150,12 @@ def post(folder: Path) -> bool:
     print(f"\n{'yolox_nano, boxes above the threshold':40}{'C':>8}{'found':>9}{'numpy':>9}{'ratio':>8}   (ms)")
     for candidates in (10, 100, 1000):
         output = _crowd(candidates)
-        ms = best(
-            {
-                "C": lambda output=output: call(output, output, anchors),
-                "found": lambda output=output: found(task, output, output, anchors, (416, 416)),
-                "numpy": lambda output=output: _numpys_own(output),
-            }
-        )
+        calls: Calls = {
+            "C": partial(call, output, output, anchors),
+            "found": partial(found, task, output, output, anchors, (416, 416)),
+            "numpy": partial(_numpys_own, output),
+        }
+        ms = best(calls)
         same = np.abs(call(output, output, anchors) - _numpys_own(output)[: task.limit]).max() < 1e-2
         ratio = ms["numpy"] / ms["C"]
         good &= ratio >= POST and bool(same)

@@ -144,7 +144,7 @@ def movenet(output: Array, frame: Size) -> Array:
 def style(output: Array) -> Array:
     """uint8 [H,W,3], red first, of blue-first planes of 0…255."""
     planes = np.clip(output[0], 0, 255)
-    return np.stack([planes[2], planes[1], planes[0]], axis=-1)
+    return np.asarray(np.stack([planes[2], planes[1], planes[0]], axis=-1))
 
 
 def top(scores: Array, count: int = 5) -> list[int]:
