@@ -93,9 +93,8 @@ def compile(
 
     Args:
         model: the .onnx or .tflite file. target: "host", "pi4", "pi4+coral", …. output: the bundle.
-        calibrate: a folder of photos or an .npz; quantizes to int8.
-        quantize: how (docs/quantization.md): "best" of several ways, "fast" or a .toml file.
-        prune, float_ops, max_drop, min_sqnr, max_ms, min_tpu_share: what is taken out, and what stays float32 (there).
+        calibrate: a folder of photos or an .npz; quantizes to int8. quantize: how: "best", "fast" or a .toml file.
+        prune, float_ops, max_drop, min_sqnr, max_ms, min_tpu_share: see docs/quantization.md.
         validate: others to verify with (default: a quarter of `calibrate`, held back).
         allow_float: run a float model without `calibrate` on the CPU though the target has an Edge TPU.
         preprocess: how photos become inputs (docs/preprocessing.md). input_shapes: freezes dynamic inputs, by name.
@@ -106,9 +105,8 @@ def compile(
         labels: a text file, one a line. threads: the most that its C can use, 1 to 4.
         tuned: schedules that `tune` found (default: those of its default file), "none" for analysis alone.
         cc: a C compiler of this machine instead of zig. dump: "after=PASS" writes the graph beside the bundle.
-        edgetpu_compiler: a path, "ssh://host", "folder:DIR", "none".
         workers, executor: who tries the ways of `quantize`: threads (default: what cores and memory allow), "dask://…".
-        progress: called with each step's name, "" at the end.
+        edgetpu_compiler: a path, "ssh://host", "folder:DIR", "none". progress: called with each step's name.
     """
     from edgec.drive.compile import compile_model
 

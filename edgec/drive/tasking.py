@@ -32,8 +32,8 @@ def vision_texts(lowered: Lowered, task: Task | None) -> dict[str, str]:
 
 
 def _inputs(lowered: Lowered) -> list[TensorInfo]:
-    return [tensor_info(v.name, v.type) for v in lowered.graph.inputs]
+    return [tensor_info(v.name, v.type) for v in lowered.graph.given()]
 
 
 def _outputs(lowered: Lowered) -> list[TensorInfo]:
-    return [tensor_info(v.name, v.type) for v in lowered.graph.outputs]
+    return [tensor_info(v.name, v.type) for v in lowered.graph.returned()]

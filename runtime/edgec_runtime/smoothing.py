@@ -28,8 +28,8 @@ def _share(cutoff: Any, seconds: float) -> Any:
 
 @dataclass(frozen=True)
 class Strength:
-    """rest: the cutoff, Hz, of what does not move.  agility: by how much it rises, in Hz, for what moves by its own size in
-    a second.  mask: the time constant of masks, seconds.
+    """rest: the cutoff, Hz, of what does not move.  agility: by how much it rises for what moves its own size a second.
+    mask: the time constant of masks, seconds.
     """
 
     rest: float = 1.2

@@ -126,12 +126,12 @@ def tflite_ssd(boxes: Array, classes: Array, scores: Array, count: Array, frame:
 def mask(probability: Array, frame: Size, threshold: float = 0.5) -> Array:
     """bool [H,W]: the probability resized between its pixels, as Pillow does, and cut at the threshold."""
     image = Image.fromarray(probability.astype(np.float32), mode="F")
-    return np.asarray(image.resize(frame, Image.Resampling.BILINEAR)) >= threshold
+    return np.asarray(np.asarray(image.resize(frame, Image.Resampling.BILINEAR)) >= threshold)
 
 
 def facemesh(points: Array, frame: Size, side: int = 192) -> Array:
     """[468,2]: x and y of pixels of the stretched input."""
-    return points.reshape(-1, 3)[:, :2].astype(np.float64) / side * np.array(frame)
+    return np.asarray(points.reshape(-1, 3)[:, :2].astype(np.float64) / side * np.array(frame))
 
 
 def movenet(output: Array, frame: Size) -> Array:
