@@ -10,7 +10,7 @@ FIXTURES := build/venv-fixtures
 .PHONY: setup system demo test check lint types fast models-table partition-table stock-table cost-table pipeline-table \
         cpu-table bench-arm ablation interp-table schedule-fuzz sanitize-table tuned bench-check \
         bench-peers bench-host busy-check accuracy-table ablation-quantize conformance quantized-onnx onnx-sweep fuzz \
-        faults test-torch docs fixtures packaged-models stream-check delegate-faults session-check clean
+        faults test-torch docs fixtures packaged-models stream-check delegate-faults session-check prepost-table clean
 
 setup: system $(STAMP)
 
@@ -170,6 +170,10 @@ packaged-models: setup
 	$(BIN)/python -m pip install --quiet --no-deps --upgrade --target build/packages silero-vad pymicro-wakeword ddddocr \
 	    rapidocr-onnxruntime basic-pitch nudenet
 	PYTHONPATH=build/packages $(BIN)/python -m pytest tests/compile/test_packaged_models.py $(ARGS)
+
+# Frames into inputs and outputs into boxes by generated C, beside numpy and Pillow, with ratios
+prepost-table: setup
+	$(BIN)/python -m tests.tables.prepost_table
 
 # The pages of docs/ and the API reference as a site in build/site; a warning is an error
 docs: setup

@@ -78,6 +78,8 @@ def compile(
     edgetpu: str = "auto",
     optimistic: bool = False,
     labels: str | Path | None = None,
+    task: str | None = None,
+    anchors: str | Path | None = None,
     threads: int = 1,
     tuned: str | Path | None = None,
     cc: str | None = None,
@@ -92,28 +94,26 @@ def compile(
 
     Args:
         model: a .onnx, .tflite or .pt2 file; or a torch.nn.Module, with `example_inputs` of the shapes that it gets.
-        target: "host", "pi4", "pi4+coral", … output: the bundle.
-        calibrate: a folder of photos or an .npz; quantizes to int8.
-        quantize: how (docs/quantization.md): "best", "fast" or a .toml file. prune: take out channels: "1%".
-        float_ops, max_drop, min_sqnr, max_ms, min_tpu_share: what stays float32 (docs/quantization.md).
-        validate: others to verify with (default: a quarter of `calibrate`, held back).
-        allow_float: run a float model without `calibrate` on the CPU though the target has an Edge TPU.
+        target: "host", "pi4", "pi4+coral", …. output: the bundle.
+        calibrate: a folder of photos or an .npz; quantizes to int8. quantize: how: "best", "fast" or a .toml file.
+        prune, float_ops, max_drop, min_sqnr, max_ms, min_tpu_share: see docs/quantization.md.
+        validate: others to verify with. allow_float: a float model without `calibrate` may miss the target's Edge TPU.
         preprocess: how photos become inputs (docs/preprocessing.md). input_shapes: freezes dynamic inputs, by name.
+        task, anchors: what outputs mean, "detection", "yolox", … or a file (docs/tasks.md); a file of boxes' anchors.
         fix, state: inputs that are constants; that are what these outputs were at the last call (docs/state.md).
         min_cosine: how like the float model int8 must be. disable: passes or rewrites to leave out.
         edgetpu: what it gets of what it can run: "auto" (what is faster) or "all"; optimistic: and of what it may have.
-        labels: a text file, one a line. threads: the most that its C can use, 1 to 4.
-        tuned: schedules that `tune` found (default: those of its default file), "none" for analysis alone.
-        cc: a C compiler of this machine instead of zig. edgetpu_compiler: a path, "ssh://host", "folder:DIR", "none".
-        dump: "after=PASS" writes the graph beside the bundle. progress: called with each step's name, "" at the end.
+        labels: a text file, one a line. threads: of its C, 1 to 4. tuned: schedules that `tune` found, or "none".
+        cc: a C compiler of this machine instead of zig. dump: "after=PASS" writes the graph beside the bundle.
         workers, executor: who tries the ways of `quantize`: threads (default: what cores and memory allow), "dask://…".
+        edgetpu_compiler: a path, "ssh://host", "folder:DIR", "none". progress: called with each step's name.
     """
     from edgec.drive.compile import compile_model
 
     return compile_model(
-        model, output=_path(output), options=_options(locals()), labels=_path(labels), cc=cc, dump=tuple(dump),
-        edgetpu_compiler=edgetpu_compiler, example_inputs=example_inputs, executor=executor,
-        progress=progress or _silent)  # fmt: skip
+        model, output=_path(output), options=_options(locals()), labels=_path(labels), task=task,
+        anchors=_path(anchors), cc=cc, dump=tuple(dump), edgetpu_compiler=edgetpu_compiler,
+        example_inputs=example_inputs, progress=progress or _silent, executor=executor)  # fmt: skip
 
 
 @_checked

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from edgec_runtime.preprocess import COLORS, FILTERS, PRESETS, RESIZES
+from edgec_runtime.tasks import TASKS
 
 import edgec
 from edgec.cli.echo import echo
@@ -31,6 +32,10 @@ _PREPROCESS_HELP = (
 _QUANTIZE_HELP = (
     "how --calibrate makes it int8: best (of several ways; minutes, and goes on where it was interrupted), fast (min "
     "and max alone), or a .toml file; a quantized model is taken as it is"
+)
+_TASK_HELP = (
+    f"what its outputs mean: {', '.join(TASKS)}; a family such as yolox; or a .json or .toml file (docs/tasks.md; "
+    "default: MODEL.edgec-task.json, if it is there)"
 )
 _QUIET = click.option("-q", "--quiet", is_flag=True, help="print nothing but errors")
 
@@ -118,6 +123,8 @@ def _lowering_options(fn: Callable[..., Any]) -> Callable[..., Any]:
     "--validate", type=click.Path(path_type=Path), help="as --calibrate, to verify with (default: a quarter of those)"
 )
 @click.option("--labels", type=click.Path(path_type=Path), help="text file, one label a line")
+@click.option("--task", metavar="NAME|FILE", help=_TASK_HELP)
+@click.option("--anchors", type=click.Path(path_type=Path), help="of a detection: .npy, .csv or .json, [N,4]")
 @click.option("--threads", default=1, show_default=True, metavar="N", help="the most that its C can use, 1 to 4")
 @click.option("--tuned", metavar="FILE", help="schedules that edgec tune found (default: its default file), or none")
 @workers_option("ways of --quantize tried at a time (default: as many as cores and memory allow)")
@@ -134,6 +141,8 @@ def compile(
     output: Path | None,
     quiet: bool,
     labels: Path | None,
+    task: str | None,
+    anchors: Path | None,
     cc: str | None,
     dump: tuple[str, ...],
     edgetpu_compiler: str | None,
@@ -144,8 +153,8 @@ def compile(
 
     with progress(quiet) as say:
         done = compile_model(
-            model, output=output, labels=labels, cc=cc, dump=dump, options=_options(**options), progress=say,
-            edgetpu_compiler=edgetpu_compiler,
+            model, output=output, labels=labels, task=task, anchors=anchors, cc=cc, dump=dump,
+            options=_options(**options), progress=say, edgetpu_compiler=edgetpu_compiler,
         )  # fmt: skip
     if not quiet:
         echo(f"{done.summary()}\n{where_the_time_went(done.steps)}")
@@ -205,15 +214,35 @@ def explain(
 @click.option(
     "--input", "inputs", required=True, type=click.Path(path_type=Path), help=".npz by input name, .npy, or a photo"
 )
-@click.option("--output", required=True, type=click.Path(path_type=Path), help=".npz, or .png/.jpg for an image output")
+@click.option(
+    "--output",
+    "--out",
+    "output",
+    type=click.Path(path_type=Path),
+    help="file for the result: .png or .jpg, drawn; .json; or .npz, the outputs as they are",
+)
+@click.option("--effect", metavar="NAME", help="what --out shows: overlay, blur or replace=FILE (the background)")
+@click.option("--raw", is_flag=True, help="the outputs as they are, not what they mean")
+@click.option("--json", "as_json", is_flag=True, help="the result machine-readable, to standard output")
 @on_one("device", default="local:", show_default=True)
 @click.option("--threads", default=1, show_default=True, metavar="N", help="of the CPU, as the bundle was compiled for")
 @TIMEOUT
-def run(bundle: Path, inputs: Path, output: Path, device: str, threads: int, timeout: float) -> None:
-    """Run one inference of a bundle on a device."""
-    from edgec.drive.run import run_bundle
+def run(
+    bundle: Path,
+    inputs: Path,
+    output: Path | None,
+    effect: str | None,
+    raw: bool,
+    as_json: bool,
+    device: str,
+    threads: int,
+    timeout: float,
+) -> None:
+    """Run one inference of a bundle on a device, and tell or draw what was found (--task of compile)."""
+    from edgec.drive.run import OVERLAY, run_bundle
 
-    echo(run_bundle(bundle, inputs, output, resolved(device), timeout, threads))
+    done = run_bundle(bundle, inputs, output, resolved(device), timeout, threads, raw, effect or OVERLAY)
+    echo(json.dumps(done.to_json(), indent=1) if as_json else done.text())
 
 
 @click.command()

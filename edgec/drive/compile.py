@@ -20,6 +20,7 @@ from edgec.drive.edgetpu_loop import Outcome, ask, told
 from edgec.drive.job import Job
 from edgec.drive.lower import Dump, Lowered, Options, lower
 from edgec.drive.native import native_compiler
+from edgec.drive.tasking import bound, vision_texts
 from edgec.drive.tuned import Wanted
 from edgec.drive.verify import verify_bundle
 from edgec.emit.c import CSRC, CSource
@@ -28,8 +29,9 @@ from edgec.emit.graph_file import GRAPH_FILE, graph_file
 from edgec.emit.sources import TargetSources, target_sources
 from edgec.emit.tflite import write_tflite
 from edgec.emit.values_file import VALUES_FILE, values_file
-from edgec.errors import EdgecError, InputError
+from edgec.errors import EdgecError
 from edgec.frontends.pt2 import saved
+from edgec.frontends.task_file import TaskFile
 from edgec.ir import Graph, print_graph
 from edgec.quantize.verification import Verification
 from edgec.report.summary import Made, summary
@@ -84,6 +86,8 @@ def compile_model(
     output: Path | None = None,
     options: Options | None = None,
     labels: Path | None = None,
+    task: str | None = None,
+    anchors: Path | None = None,
     cc: str | None = None,
     dump: Sequence[str] = (),
     edgetpu_compiler: str | None = None,
@@ -93,15 +97,16 @@ def compile_model(
 ) -> Compiled:
     """Compile a model file, or a module of PyTorch, into the bundle `output` (default: <model>.edgec, here).
 
-    example_inputs: of a module. labels: a text file with one label a line. cc: a compiler of this machine for this
-    machine's own code. dump: names of passes ("after=NAME", or "after=all") whose result is written as text beside the
-    bundle. edgetpu_compiler: where that program is (docs/edgetpu-compiler.md; default: the one on the PATH, if any).
-    executor: tries the candidates of a recipe in place of `options.workers`. Raises EdgecError, with exit code
-    1 when the verification fails and 2 when the input must change; no bundle is left then.
+    example_inputs: of a module. labels: a text file with one label a line. task, anchors: what outputs mean
+    (docs/tasks.md). cc: a compiler of this machine for this machine's own code. dump: names of passes ("after=NAME", or
+    "after=all") whose result is written as text beside the bundle. edgetpu_compiler: where that program is
+    (docs/edgetpu-compiler.md; default: the one on the PATH, if any). executor: tries the candidates of a recipe in
+    place of `options.workers`. Raises EdgecError, with exit code 1 when the verification fails and 2 when the input
+    must change; no bundle is left then.
     """
     options, needed = options or Options(), edgetpu_compiler is not None
     with saved(model, example_inputs) if callable(model) else nullcontext(Path(model)) as file:
-        job = Job(file, output or Path(f"{file.stem}.edgec"), options, labels, cc)
+        job = Job(file, output or Path(f"{file.stem}.edgec"), options, labels, cc, task, anchors)
         job.check()
         runner = runner_for(edgetpu_compiler, {} if not _by_hand(edgetpu_compiler) else job.recipe())
         return _compile(job, runner, dump, Steps(progress), needed=needed, executor=executor)
@@ -134,19 +139,21 @@ def _compile(
     executor: Executor | None = None,
 ) -> Compiled:
     """finishing: do not write a bundle while edgetpu_compiler has to run by hand."""
-    names = _labels(job.labels)
+    wanted = job.wanted()
+    options = replace(job.options, preprocess=wanted.with_preprocess(job.options.preprocess))
     dumper = _dumper(dump, job.output)
-    lowered = lower(job.model, job.options, dump=dumper, progress=say, cc=job.cc, executor=executor)
+    lowered = lower(job.model, options, dump=dumper, progress=say, cc=job.cc, executor=executor)
     asked: Outcome | None = None
     if runner is not None and any(s.place == "edgetpu" for s in lowered.partition.segments):
         lowered, asked = ask(lowered, runner, say, needed=needed)
         if finishing and asked.pending is not None:
             raise asked.pending
-    return _build(job, lowered, asked, names, say)
+    return _build(job, lowered, asked, wanted, say)
 
 
-def _build(job: Job, lowered: Lowered, asked: Outcome | None, labels: Sequence[str] | None, say: Steps) -> Compiled:
+def _build(job: Job, lowered: Lowered, asked: Outcome | None, wanted: TaskFile, say: Steps) -> Compiled:
     """C, binaries, verification and bundle of a partitioned model."""
+    task = bound(wanted, lowered)
     board, segments = lowered.target.board, lowered.partition.segments
     say("emit")
     tuned = Wanted.of(job.options.tuned)
@@ -154,7 +161,8 @@ def _build(job: Job, lowered: Lowered, asked: Outcome | None, labels: Sequence[s
     threads, plain = job.options.threads, (replace(PLAIN, threads=job.options.threads),)
     own = {t.name: tuned.cores(cores_of(board, t, threads)) for t in board.targets}
     cores = {t.name: own.get(t.name, plain) for t in targets_of(board)}
-    sources = {target: target_sources(lowered.graph, segments, found) for target, found in cores.items()}
+    beside = vision_texts(lowered, task)
+    sources = {t: target_sources(lowered.graph, segments, found).beside(beside) for t, found in cores.items()}
     tflites = {s.name: write_tflite(s.graph) for s in segments if s.place == "edgetpu"}
     compilers = compilers_for(board, job.cc)
     flags = {file: given for made in sources.values() for file, given in made.flags.items()}
@@ -164,9 +172,10 @@ def _build(job: Job, lowered: Lowered, asked: Outcome | None, labels: Sequence[s
     written = {t: sources[t] for t in own}
     files = _files(written, tflites, asked, binaries)
     for t in board.targets:
-        beside = app_files(sources[t.name].texts, t.mcpu, sources[t.name].flags, link)
-        files |= {f"src/{t.name}/{name}": text.encode() for name, text in beside.items()}
+        own_files = app_files(sources[t.name].texts, t.mcpu, sources[t.name].flags, link)
+        files |= {f"src/{t.name}/{name}": text.encode() for name, text in own_files.items()}
     files |= state_files(lowered.graph)
+    files |= wanted.files if task is not None else {}
     weights = weights_files({t: made.weights for t, made in sources.items()})
     files |= {path: sources[t].weights for t, path in weights.items()}
     first = sources[board.targets[0].name]
@@ -183,7 +192,7 @@ def _build(job: Job, lowered: Lowered, asked: Outcome | None, labels: Sequence[s
     if asked is not None and asked.version is not None:
         toolchain[PROGRAM] = asked.version
     arena = {s.name: max(made.arena[s.name] for made in sources.values()) for s in segments}
-    contents = contents_of(lowered, arena, weights, files, labels, toolchain, threads)
+    contents = contents_of(lowered, arena, weights, files, wanted.labels, task, toolchain, threads)
     say("verify")
     checked = _verify(contents, files, lowered, job.options.min_cosine if lowered.quantized else None, say)
     say("pack")
@@ -256,15 +265,6 @@ def _verify(
             hint = "give --calibrate more pictures like those of its use, or accept less with --min-cosine"
         raise EdgecError(f"verification failed: {'; '.join(checked.failures)}", at=lowered.graph.name, hint=hint)
     return checked
-
-
-def _labels(path: Path | None) -> list[str] | None:
-    if path is None:
-        return None
-    try:
-        return [line.strip() for line in path.read_text().splitlines() if line.strip()]
-    except (OSError, UnicodeDecodeError) as e:
-        raise InputError(f"cannot read the labels: {e}", at=str(path), hint="give a text file, one label a line") from e
 
 
 def _dumper(names: Sequence[str], path: Path) -> Dump | None:

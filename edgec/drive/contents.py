@@ -8,6 +8,7 @@ from typing import Any
 from edgec_partitioner.segments import Segment
 from edgec_runtime import Contents, SegmentInfo, StateInfo, TensorInfo
 from edgec_runtime import Quant as TensorQuant
+from edgec_runtime.tasks.base import Task
 
 from edgec.drive.lower import Lowered
 from edgec.emit.program import DESCR
@@ -22,13 +23,14 @@ def contents_of(
     weights: Mapping[str, str],
     files: Mapping[str, bytes],
     labels: Sequence[str] | None,
+    task: Task | None,
     toolchain: Mapping[str, str],
     threads: int,
 ) -> Contents:
     """Without verification, which comes after.
 
     arena: bytes, by segment, enough for every target. weights: paths, by target. files: of the bundle, by path.
-    threads: the most that its C can use.
+    task: bound. threads: the most that its C can use.
     """
     tensors = crossing(lowered.graph, lowered.partition.segments)
     targets = sorted(name.split("/")[1] for name in files if name.startswith("lib/"))
@@ -48,6 +50,7 @@ def contents_of(
         threads=threads,
         labels=tuple(labels) if labels is not None else None,
         preprocess=lowered.preprocess,
+        task=task,
         toolchain=toolchain,
         verification={},
         quantization=_quantization(lowered),

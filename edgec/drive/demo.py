@@ -40,7 +40,7 @@ def run_demo(target: str, out: Path, photo: Path | None, say: Callable[[str], No
     device = f"emulated:{done.lowered.target.board.name}"
     after = out / "after.png"
     say(f"\n3. run it on {device}: the generated C, executed as that board's code\n")
-    say(run_bundle(bundle, photo, after, device))
+    say(run_bundle(bundle, photo, after, device).text())
     say(_side_by_side(photo, after, out / "before_after.png"))
     say("\n4. latency, segment by segment (a board that is not there is estimated)\n")
     say(to_markdown(run_bench(Bench(bundle, device))))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from edgec_devices.boards import Target
@@ -15,6 +16,7 @@ from edgec.drive.lower import Lowered, Options, lower
 from edgec.drive.placing import cpu_cost
 from edgec.errors import UnsupportedError
 from edgec.frontends.operators import read_operators
+from edgec.frontends.task_file import task_file
 from edgec.ir import Graph
 from edgec.ir.source import SourceOperator
 from edgec.ops.opaque import Opaque
@@ -29,6 +31,7 @@ def explain_model(model: Path, options: Options, progress: Progress = lambda tex
     A float model without calibration data is judged with assumed scales. A .tflite file is explained even if it holds
     what edgec cannot compile; `Report.obstacle` says what.
     """
+    options = replace(options, preprocess=task_file(model).with_preprocess(options.preprocess))
     try:
         lowered = lower(model, options, assume=True, progress=progress)
     except UnsupportedError as e:

@@ -10,19 +10,24 @@ from typing import Any
 from edgec.drive.lower import Options
 from edgec.drive.tuned import NONE, Wanted
 from edgec.errors import InputError
+from edgec.frontends.task_file import TaskFile, read_labels, task_file
 from edgec.quantize.recipe import Recipe, recipe_file
 from edgec.toolchain.edgetpu.handoff import sha256
 
 
 @dataclass(frozen=True)
 class Job:
-    """One compile: the model file, the bundle to write, the options, a file of labels, a C compiler of this machine."""
+    """One compile: the model file, the bundle to write, the options, a file of labels, a C compiler of this machine;
+    task, anchors: as task_file() takes them.
+    """
 
     model: Path
     output: Path
     options: Options
     labels: Path | None = None
     cc: str | None = None
+    task: str | None = None
+    anchors: Path | None = None
 
     def check(self) -> None:
         """Raises InputError where the bundle cannot be written, or what is named not be read, before any work."""
@@ -48,6 +53,8 @@ class Job:
             "output": str(self.output.absolute()),
             "labels": _text(_absolute(self.labels)),
             "cc": self.cc,
+            "task": self.task if self.task is None or not self._task_file else str(self._task_file.absolute()),
+            "anchors": _text(_absolute(self.anchors)),
             "options": {k: str(v) if isinstance(v, Path) else v for k, v in options.items()},
             "hashes": {str(p.absolute()): _hash(p) for p in self._read()},
         }
@@ -60,10 +67,11 @@ class Job:
             options |= {k: Path(options[k]) for k in ("calibrate", "validate") if options.get(k) is not None}
             options |= {n: {k: tuple(v) for k, v in options[n].items()} for n in ("input_shapes", "fix")}
             options |= {k: tuple(options[k]) for k in ("disable", "float_ops")}
-            labels = recipe["labels"]
+            labels, anchors = recipe["labels"], recipe["anchors"]
             job = cls(
                 Path(recipe["model"]), Path(recipe["output"]), Options(**options),
                 None if labels is None else Path(labels), recipe["cc"],
+                recipe["task"], None if anchors is None else Path(anchors),
             )  # fmt: skip
             hashes = dict(recipe["hashes"])
         except (KeyError, TypeError, ValueError, AttributeError) as e:
@@ -85,9 +93,20 @@ class Job:
         """A recipe of a file."""
         return recipe_file(self.options.quantize)
 
+    @property
+    def _task_file(self) -> Path | None:
+        """A file that was named."""
+        return Path(self.task) if self.task is not None and self.task.endswith((".json", ".toml")) else None
+
+    def wanted(self) -> TaskFile:
+        """The task, and what belongs to it. Raises InputError."""
+        found = task_file(self.model, self.task, self.anchors)
+        return found if self.labels is None else replace(found, labels=tuple(read_labels(self.labels)))
+
     def _read(self) -> list[Path]:
         paths = (
             self.model, self.labels, self.options.calibrate, self.options.validate, self._tuned, self._quantize,
+            *task_file(self.model, self.task, self.anchors).read,
         )  # fmt: skip
         return [p for p in paths if p is not None]
 

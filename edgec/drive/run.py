@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from edgec_devices import device_for
 from edgec_devices.device import TIMEOUT_S
 from edgec_runtime import Bundle, Manifest, TensorInfo, read_photo
 from edgec_runtime.arrays import read_arrays, write_npz
+from edgec_runtime.camera import CameraFrame
+from edgec_runtime.effects import Painter, effect
 from edgec_runtime.inputs import check_inputs
+from edgec_runtime.manifest import image_size
 from edgec_runtime.photo import PHOTO_SUFFIXES, is_photo
 from edgec_runtime.preprocess import ImageLayout
+from edgec_runtime.tasks.base import Result
+from edgec_runtime.vision import Vision
 from PIL import Image
 
 from edgec.errors import InputError
@@ -20,47 +28,123 @@ from edgec.ir import Array, Quant, TensorType
 from edgec.ir.types import dequantize
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp")
+OVERLAY = "overlay"
+_SUFFIXES = (".npz", ".json", *IMAGE_SUFFIXES)
+
+
+@dataclass(frozen=True)
+class Ran:
+    """One inference: the outputs by name, and lines on what was done.
+
+    result: what the outputs mean; None where nobody said, or they were wanted as they are.
+    """
+
+    outputs: Mapping[str, Array]
+    result: Result | None
+    notes: tuple[str, ...]
+
+    def text(self) -> str:
+        """For a terminal."""
+        told = self.result.lines() if self.result is not None else [_told(n, a) for n, a in self.outputs.items()]
+        return "\n".join([*self.notes, *told])
+
+    def to_json(self) -> dict[str, Any]:
+        """The result, or the figures of outputs."""
+        if self.result is not None:
+            return self.result.to_json()
+        return {
+            "outputs": {
+                n: {"dtype": a.dtype.name, "shape": list(a.shape), "min": a.min().item(), "max": a.max().item()}
+                for n, a in self.outputs.items()
+            }
+        }
+
+
+def _told(name: str, a: Array) -> str:
+    return f"{name}: {a.dtype}{list(a.shape)}, {a.min():g} to {a.max():g}"
 
 
 def run_bundle(
-    path: Path, inputs: Path, output: Path, device: str, timeout: float = TIMEOUT_S, threads: int = 1
-) -> str:
-    """Run on `device` ("local:", "emulated:pi4", …); returns lines: how photos were prepared, what was written.
+    path: Path,
+    inputs: Path,
+    output: Path | None,
+    device: str,
+    timeout: float = TIMEOUT_S,
+    threads: int = 1,
+    raw: bool = False,
+    shown: str = OVERLAY,
+) -> Ran:
+    """Run on `device` ("local:", "emulated:pi4", …).
 
     inputs: an .npz by input name, an .npy or a photo for a single input; arrays of pixels, uint8 [height,width,3], are
-    photos too. output: an .npz by output name, or an image file for a single output of 1 or 3 channels in 0…1. timeout:
-    seconds for which nothing may move on the way to it. threads: of the CPU.
+    photos too. output: an .npz by output name, a .json file, or a picture: the photo with what was found in it; `raw`
+    or without a task, a single output of 1 or 3 channels in 0…1. timeout: seconds for which nothing may move on the way
+    to it. threads: of the CPU. raw: what outputs mean is not asked. shown: the effect of a picture.
     """
-    if not output.parent.is_dir():
-        raise InputError(f"the folder {output.parent} does not exist", at=str(output), hint=f"mkdir -p {output.parent}")
-    if output.suffix.lower() not in (".npz", *IMAGE_SUFFIXES):
-        raise InputError(f"cannot write {output.suffix or output.name} files", at=str(output), hint="give .npz or .png")
+    suffix = _check_output(output)
     with Bundle.open(path) as bundle:
         manifest = bundle.manifest
         given = load_inputs(inputs, manifest)
         prepared = check_inputs(manifest, given)
+        photo = next((a for n, a in given.items() if n in manifest.preprocess and is_photo(a)), None)
         results = device_for(device, timeout).run(bundle, prepared, threads)
-    _save(output, results, manifest)
-    shapes = ", ".join(f"{n} {a.dtype}{list(a.shape)}" for n, a in results.items())
-    lines = [
+        result, picture = None, None
+        if manifest.task is not None and not raw and suffix != ".npz":
+            photo = _seen(prepared, manifest) if photo is None else _rgb(photo)
+            vision = Vision(bundle)
+            drawn = effect(shown, Painter(vision.painting))
+            result = vision.result(results, (photo.shape[1], photo.shape[0]))
+            picture = drawn(photo, result) if suffix in IMAGE_SUFFIXES else None
+    notes = [
         _prepared(inputs, manifest, name) for name, a in given.items() if is_photo(a) and name in manifest.preprocess
     ]
-    return "\n".join([*lines, f"{output}: {shapes} (from {device})"])
+    ran = Ran(results, result, tuple(notes))
+    if output is None:
+        return ran
+    _save(output, ran, picture, manifest)
+    shapes = ", ".join(f"{n} {a.dtype}{list(a.shape)}" for n, a in results.items())
+    wrote = f"{output}: {shapes if result is None else manifest.task.kind if manifest.task else ''} (from {device})"
+    return replace(ran, notes=(*notes, wrote))
+
+
+def _check_output(output: Path | None) -> str | None:
+    if output is None:
+        return None
+    if not output.parent.is_dir():
+        raise InputError(f"the folder {output.parent} does not exist", at=str(output), hint=f"mkdir -p {output.parent}")
+    if output.suffix.lower() not in _SUFFIXES:
+        raise InputError(f"cannot write {output.suffix or output.name} files", at=str(output), hint="give .npz or .png")
+    return output.suffix.lower()
+
+
+def _rgb(photo: Array) -> Array:
+    return np.ascontiguousarray(CameraFrame.of(photo).rgb())
+
+
+def _seen(prepared: Mapping[str, Array], manifest: Manifest) -> Array:
+    """A grey picture of the size of the first image input, where there is no photo to draw into."""
+    size = image_size(manifest)
+    assert size is not None, "a task has an image input"
+    return np.full((size[1], size[0], 3), 128, np.uint8)
 
 
 def _prepared(path: Path, manifest: Manifest, name: str) -> str:
     return f'{path.name} became "{name}" by {manifest.preprocess[name].explained()}'
 
 
-def _save(path: Path, results: Mapping[str, Array], manifest: Manifest) -> None:
+def _save(path: Path, ran: Ran, picture: Array | None, manifest: Manifest) -> None:
     """Written aside and renamed when whole."""
     aside = path.with_name(f".{path.stem}.part{path.suffix}")
     try:
         if path.suffix.lower() == ".npz":
-            write_npz(aside, results)
+            write_npz(aside, ran.outputs)
+        elif path.suffix.lower() == ".json":
+            aside.write_text(json.dumps(ran.to_json(), indent=1) + "\n")
+        elif picture is not None:
+            Image.fromarray(picture).save(aside)
         else:
             (info,) = _single(manifest.output_infos(), "output", path)
-            save_image(aside, results[info.name], info)
+            save_image(aside, ran.outputs[info.name], info)
         aside.replace(path)
     finally:
         aside.unlink(missing_ok=True)

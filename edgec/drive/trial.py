@@ -115,6 +115,7 @@ def _write(path: Path, trial: Trial, made: TrialSource) -> None:
         threads=1,
         labels=None,
         preprocess={},
+        task=None,
         toolchain={},
         verification={},
         quantization={},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from edgec_partitioner.segments import Segment
 
@@ -31,6 +31,10 @@ class TargetSources:
     cores: Mapping[Core, Mapping[str, CSource]]
     arena: Mapping[str, int]
     weights: bytes
+
+    def beside(self, texts: Mapping[str, str]) -> TargetSources:
+        """The same with more files."""
+        return replace(self, texts={**self.texts, **texts})
 
 
 def target_sources(

@@ -37,6 +37,11 @@ def check_inputs(manifest: Manifest, inputs: Mapping[str, Any]) -> Dict[str, Arr
     return {info.name: _check(info, inputs, manifest.preprocess.get(info.name)) for info in infos}
 
 
+def prepared(manifest: Manifest, name: str, photo: Array) -> Array:
+    """The input of this name made of a photo."""
+    return prepare(photo, manifest.preprocess[name], manifest.tensors[name])
+
+
 def _check(info: TensorInfo, inputs: Mapping[str, Any], preprocess: Optional[Preprocess]) -> Array:
     if info.name not in inputs:
         raise InputError(f'the input "{info.name}" is missing', hint=f"give an array {info.dtype} {info.shape}")

@@ -13,7 +13,9 @@ from types import MappingProxyType
 from typing import Any, Dict, List, Mapping, NoReturn, Optional, Set, Tuple, Type, TypeVar
 
 from .errors import BundleError, InputError
-from .preprocess import NOTHING, Fit, Preprocess, Values, Wish, parse
+from .preprocess import NOTHING, Fit, ImageLayout, Preprocess, Values, Wish, parse
+from .tasks import parse_task, task_json
+from .tasks.base import Task
 from .tensors import Quant, TensorInfo
 
 SCHEMA = 3
@@ -74,7 +76,8 @@ class Contents:
     """What a compile says of a bundle: its manifest without what `write_bundle` adds.
 
     state: the inputs and outputs that callers neither give nor get.
-    preprocess: for the inputs that are images, by name, how a photo becomes one.  libraries, programs, weights: a path
+    preprocess: for the inputs that are images, by name, how a photo becomes one.  task: what outputs mean, None where
+    nobody said.  libraries, programs, weights: a path
     in the bundle for each target.  threads: the most that the libraries and programs can use.  quantization: its
     recipe, where edgec quantized it, else {}.  graph: sha256 of what the libraries and programs were made of.
     """
@@ -94,6 +97,7 @@ class Contents:
     threads: int
     labels: Optional[Tuple[str, ...]]
     preprocess: Mapping[str, Preprocess]
+    task: Optional[Task]
     toolchain: Mapping[str, Any]
     verification: Mapping[str, Any]
     quantization: Mapping[str, Any]
@@ -105,6 +109,7 @@ class Contents:
         plain["tensors"] = {name: _without(asdict(info), "name") for name, info in self.tensors.items()}
         plain["segments"] = [_without(asdict(s)) for s in self.segments]
         plain["state"] = [_without(asdict(s)) for s in self.state]
+        plain["task"] = None if self.task is None else task_json(self.task)
         plain["preprocess"] = {name: p.to_json() for name, p in self.preprocess.items()}
         return plain
 
@@ -243,6 +248,7 @@ def check_manifest(value: Any) -> Manifest:
         files=MappingProxyType({k: _file(r) for k, r in top.members("files")}),
         labels=labels,
         preprocess=MappingProxyType({k: _preprocess(r) for k, r in _preprocesses(top)}),
+        task=_task(top),
         toolchain=top.get("toolchain", dict, {}),
         verification=top.get("verification", dict, {}),
         quantization=top.get("quantization", dict, {}),
@@ -253,6 +259,7 @@ def check_manifest(value: Any) -> Manifest:
     _check_state(manifest, top)
     _check_paths(manifest, top)
     _check_preprocess(manifest, top)
+    _check_task(manifest, top)
     return manifest
 
 
@@ -298,6 +305,13 @@ def _preprocess(r: _Reader) -> Preprocess:
     fit = Fit(r.get("resize", str), float(r.get("crop", (int, float))), r.numbers("fill", int), r.get("position", str))
     words = {key: r.get(key, str) for key in ("color", "filter", "layout")}
     return Preprocess(values=values, fit=fit, **words, given=_said(r, "given"), stated=_said(r, "metadata"))
+
+
+def _task(top: _Reader) -> Optional[Task]:
+    try:
+        return None if top.value.get("task") is None else parse_task(top.value["task"], "it")
+    except InputError as e:
+        top.bad(f'has an impossible "task": {e.what}')
 
 
 def _said(r: _Reader, key: str) -> Wish:
@@ -408,3 +422,29 @@ def _check_preprocess(m: Manifest, top: _Reader) -> None:
         fault = m.preprocess[name].fault(m.tensors[name])
         if fault is not None:
             r.bad(f"cannot be: {fault}")
+
+
+def image_size(m: Manifest) -> Optional[Tuple[int, int]]:
+    """Width and height of the first input that is an image."""
+    for name in m.inputs:
+        layout = ImageLayout.of(m.tensors[name], m.preprocess[name].layout) if name in m.preprocess else None
+        if layout is not None:
+            return layout.width, layout.height
+    return None
+
+
+def _check_task(m: Manifest, top: _Reader) -> None:
+    """It suits the outputs, and has its files."""
+    image = image_size(m)
+    if m.task is None:
+        return
+    if image is None:
+        top.bad('has a "task" for a model without an image input')
+    for path in m.task.files():
+        if path not in m.files:
+            top.bad("names a file that the bundle does not have", path)
+    try:
+        if m.task.bind({info.name: info for info in m.output_infos()}, image) != m.task:
+            top.bad('has a "task" that leaves something open')
+    except InputError as e:
+        top.bad(f'has an impossible "task": {e.what}')

@@ -26,7 +26,7 @@ SAME = {
 SHOWN = {"as_json", "quiet", "brief"}
 """Options about what is printed: Python gets the values."""
 ONLY_CLI = {
-    "run": {"output"},  # arrays come back
+    "run": {"output", "raw", "effect"},  # arrays come back
     "explain": {"html", "require"},  # the report comes back
     "diff": {"html", "json_file", "order", "every", "min_sqnr"},  # so does the comparison
     "demo": None,
@@ -65,7 +65,7 @@ def test_every_verb_is_a_function_with_the_same_options(name: str) -> None:
         (lambda: edgec.status(b"local:"), "status(on="),  # type: ignore[arg-type]
         (lambda: edgec.devices(probe="yes"), "devices(probe='yes')"),  # type: ignore[arg-type]
         (lambda: edgec.package("a.edgec", arch=64), "package(arch=64)"),  # type: ignore[arg-type]
-        (lambda: edgec.sign(1), "sign(bundle=1)"),  # type: ignore[arg-type]
+        (lambda: edgec.sign(1), "sign(file=1)"),  # type: ignore[arg-type]
         (lambda: edgec.trust(1, "local:"), "trust(key=1)"),  # type: ignore[arg-type]
         (lambda: edgec.doctor(1), "doctor(on=1)"),  # type: ignore[arg-type]
         (lambda: edgec.finish(1), "finish(folder=1)"),  # type: ignore[arg-type]
@@ -108,5 +108,5 @@ def test_a_signed_package_through_python(tmp_path: Path) -> None:
     key = tmp_path / "key"
     assert edgec.sign(new_key=key).startswith("SHA256:")
     assert key.with_name("key.pub").is_file()
-    with pytest.raises(EdgecError, match="no bundle to sign"):
+    with pytest.raises(EdgecError, match="there is nothing to sign"):
         edgec.sign()

@@ -1,0 +1,39 @@
+"""The task of a model that is being compiled: bound to its outputs, and its C."""
+
+from __future__ import annotations
+
+from edgec_runtime import TensorInfo
+from edgec_runtime.preprocess import ImageLayout
+from edgec_runtime.tasks.base import Task
+
+from edgec.drive.lower import Lowered
+from edgec.emit.vision import VISION_FILE, vision_source
+from edgec.errors import InputError
+from edgec.frontends.task_file import TaskFile
+from edgec.quantize.preprocess import tensor_info
+
+
+def bound(wanted: TaskFile, lowered: Lowered) -> Task | None:
+    """The task with names for what was left open. Raises InputError where it does not suit the model."""
+    if wanted.task is None:
+        return None
+    for info in _inputs(lowered):
+        layout = ImageLayout.of(info, lowered.preprocess[info.name].layout) if info.name in lowered.preprocess else None
+        if layout is not None:
+            outputs = {o.name: o for o in _outputs(lowered)}
+            return wanted.task.bind(outputs, (layout.width, layout.height))
+    raise InputError(f"{lowered.graph.name} has no image input for a {wanted.task.kind}", "--task", "leave it out")
+
+
+def vision_texts(lowered: Lowered, task: Task | None) -> dict[str, str]:
+    """The C file before and after the segments, if there is any."""
+    text = vision_source(_inputs(lowered), lowered.preprocess, task, _outputs(lowered))
+    return {VISION_FILE: text} if text else {}
+
+
+def _inputs(lowered: Lowered) -> list[TensorInfo]:
+    return [tensor_info(v.name, v.type) for v in lowered.graph.given()]
+
+
+def _outputs(lowered: Lowered) -> list[TensorInfo]:
+    return [tensor_info(v.name, v.type) for v in lowered.graph.returned()]

@@ -1,0 +1,175 @@
+"""Backgrounds blurred and replaced behind a mask, with edges that follow the frame's.
+
+A network's mask is small: stretched to the frame, hair turns into blocks.  `matte` fits it to the frame's luma within
+small windows (the fast guided filter of He and Sun, 2015), so that it changes where the picture does.  With a bundle's
+C (csrc/ek_matte.h, ek_frame.h) the same is computed within a level.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Callable, Dict, Optional, Tuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import InputError, did_you_mean
+from .native import Painting
+from .photo import read_photo
+from .resample import resize, sample
+from .tasks.base import Result
+from .tasks.segmentation import Segments
+
+Array = NDArray[Any]
+
+RADIUS = 4
+"""Of the windows, in pixels of the mask."""
+
+SMOOTH = 1e-3
+"""Luma (0…1) that varies by less than its root is no edge."""
+
+_LUMA = np.array([77, 150, 29], np.float32) / np.float32(65280)
+
+
+class Painter:
+    """Effects on frames, uint8 [H,W,3], red first.  painting: the bundle's C (Vision.painting), None for numpy."""
+
+    def __init__(self, painting: Optional[Painting] = None) -> None:
+        self._painting = painting
+
+    def matte(self, frame: Array, segments: Segments, radius: int = RADIUS, smooth: float = SMOOTH) -> Array:
+        """uint8 [H,W]: how much of each pixel belongs to the mask, 255 all of it."""
+        height, width = segments.probability.shape
+        box = segments.view.within(width, height)
+        size = max(2, round(min(box[2], frame.shape[1]))), max(2, round(min(box[3], frame.shape[0])))
+        mask = sample(_certain(segments), box, size)
+        guide = np.asarray(self.resized(frame, size, "area") @ _LUMA, np.float32)
+        if self._painting is not None:
+            return self._painting.matte(guide, mask, radius, smooth, frame)
+        a, b = _fit(guide, mask, radius, smooth)
+        whole = (0.0, 0.0, float(size[0]), float(size[1]))
+        slope, more = (sample(x, whole, (frame.shape[1], frame.shape[0])) for x in (a, b))
+        return np.asarray(np.clip((slope * (frame @ _LUMA) + more) * 255 + 0.5, 0, 255), np.uint8)
+
+    def blurred(self, frame: Array, segments: Optional[Segments] = None, strength: float = 1 / 24) -> Array:
+        """The frame out of focus; what is of the mask has no part in it, so that it casts no shadow.
+
+        strength: how far it is blurred, as a part of its width.
+        """
+        height, width = frame.shape[:2]
+        factor = max(1.0, width * strength / 2)
+        size = max(2, round(width / factor)), max(2, round(height / factor))
+        small: Array = self.resized(frame, size, "area").astype(np.float32)
+        weight = np.ones(small.shape[:2], np.float32)
+        if segments is not None:
+            high, wide = segments.probability.shape
+            weight = np.clip(1 - 3 * sample(segments.probability, segments.view.within(wide, high), size), 0, 1)
+        soft, weight = small * weight[..., None], weight[..., None]
+        for _ in range(2):  # without it, the small picture's pixels are seen
+            soft, weight = _softer(soft), _softer(weight)
+        part = np.minimum(1, weight * 64)  # far inside the mask nothing is left
+        levels = soft / np.maximum(weight, 1 / 64) * part + small * (1 - part)
+        return self.resized(np.asarray(levels + 0.5, np.uint8), (width, height), "bicubic")
+
+    def blur(self, frame: Array, segments: Segments, strength: float = 1 / 24) -> Array:
+        """All but the mask out of focus."""
+        return self.blend(frame, self.blurred(frame, segments, strength), self.matte(frame, segments))
+
+    def replace(self, frame: Array, segments: Segments, background: Array) -> Array:
+        """All but the mask replaced by a picture of any size, its middle part of the frame's shape."""
+        return self.blend(
+            frame, self.filling(background, (frame.shape[1], frame.shape[0])), self.matte(frame, segments)
+        )
+
+    def filling(self, picture: Array, size: Tuple[int, int]) -> Array:
+        """The middle of a picture, at this width and height.  Worth keeping, where it is the same for many frames."""
+        if picture.dtype != np.uint8 or picture.ndim != 3 or picture.shape[2] != 3 or picture.size == 0:
+            what = f"a background is uint8 [height,width,3], not {picture.dtype} {list(picture.shape)}"
+            raise InputError(what, hint="edgec_runtime.read_photo gives one")
+        height, width = picture.shape[:2]
+        ratio = min(width / size[0], height / size[1])
+        part = size[0] * ratio, size[1] * ratio
+        return resize(picture, ((width - part[0]) / 2, (height - part[1]) / 2, *part), size, "bilinear")
+
+    def blend(self, front: Array, back: Array, alpha: Array) -> Array:
+        """`front` where alpha, uint8 [H,W], is 255, `back` where it is 0."""
+        if self._painting is not None:
+            return self._painting.blend(front, back, alpha)
+        a = alpha[..., None].astype(np.int32)
+        v: Array = front * a + back * (255 - a) + 128
+        return np.asarray((v + (v >> 8)) >> 8, np.uint8)
+
+    def resized(self, frame: Array, size: Tuple[int, int], how: str) -> Array:
+        """The whole picture at another width and height."""
+        if self._painting is not None:
+            return self._painting.resized(frame, size, how)
+        return resize(frame, (0.0, 0.0, float(frame.shape[1]), float(frame.shape[0])), size, how)
+
+
+def _softer(x: Array) -> Array:
+    for axis in (0, 1):
+        at = np.arange(x.shape[axis])
+        x = x / 2 + (x.take(at - 1, axis, mode="clip") + x.take(at + 1, axis, mode="clip")) / 4
+    return x
+
+
+Effect = Callable[[Array, Result], Array]
+EFFECTS = ("overlay", "blur", "replace")
+
+
+def effect(text: str, painter: Painter) -> Effect:
+    """What makes a picture of a frame and its result: "overlay" draws the result (of an image task: is the picture);
+    "blur" and "replace=FILE" change what is behind a segmentation's mask.  Raises InputError.
+    """
+    name, _, path = text.partition("=")
+    if name not in EFFECTS or (path and name != "replace"):
+        raise InputError(f'there is no effect "{text}"{did_you_mean(name, EFFECTS)}', hint="use " + ", ".join(EFFECTS))
+    if name == "overlay":
+        return lambda frame, result: result.draw(frame)
+    if name == "blur":
+        return lambda frame, result: painter.blur(frame, _behind(name, result))
+    if not path:
+        raise InputError("replace wants a picture", hint="replace=beach.jpg")
+    picture = read_photo(Path(path))
+    kept: Dict[Tuple[int, int], Array] = {}
+
+    def replaced(frame: Array, result: Result) -> Array:
+        size = frame.shape[1], frame.shape[0]
+        if size not in kept:
+            kept.clear()
+            kept[size] = painter.filling(picture, size)
+        segments = _behind(name, result)
+        return painter.blend(frame, kept[size], painter.matte(frame, segments))
+
+    return replaced
+
+
+def _behind(name: str, result: Result) -> Segments:
+    if not isinstance(result, Segments):
+        raise InputError(f"{name} is for a segmentation, not for {type(result).__name__.lower()}", hint="use overlay")
+    return result
+
+
+def _certain(segments: Segments) -> Array:
+    """The probability, with what is nearly sure made sure: a veil over all of a picture is seen."""
+    middle = segments.threshold
+    steep = (segments.probability - middle) * 1.6 + 0.5
+    return np.asarray(np.clip(steep, 0, 1), np.float32)
+
+
+def _fit(guide: Array, mask: Array, radius: int, smooth: float) -> Tuple[Array, Array]:
+    """mask = a * guide + b, as well as it can within the radius."""
+    mean, level = _mean(guide, radius), _mean(mask, radius)
+    slope = (_mean(guide * mask, radius) - mean * level) / (_mean(guide * guide, radius) - mean * mean + smooth)
+    return _mean(slope, radius), _mean(level - slope * mean, radius)
+
+
+def _mean(x: Array, radius: int) -> Array:
+    """Of each element the mean of those at most `radius` away, within the picture."""
+    for axis in (0, 1):
+        count = x.shape[axis]
+        sums = np.concatenate([np.zeros_like(x.take([0], axis), np.float64), x.cumsum(axis, np.float64)], axis)
+        low, high = np.maximum(np.arange(count) - radius, 0), np.minimum(np.arange(count) + radius, count - 1) + 1
+        shape = (-1, 1) if axis == 0 else (1, -1)
+        x = (sums.take(high, axis) - sums.take(low, axis)) / (high - low).reshape(shape)
+    return x

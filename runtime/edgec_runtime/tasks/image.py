@@ -1,0 +1,80 @@
+"""Image to image (style, cartoon, super-resolution): the output is the picture."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Dict, List, Mapping, Optional, Tuple
+
+import numpy as np
+
+from ..resample import resize
+from ..rows import said
+from ..tensors import TensorInfo
+from .base import Array, Decode, Outputs, Setting, Size, View, output_for
+
+_RANGES = {"0_1": (255.0, 0.0), "0_255": (1.0, 0.0), "m1_1": (127.5, 127.5)}
+"""What a value is multiplied by, and what is added, to be a level of 0…255."""
+
+
+@dataclass(frozen=True)
+class ImageOutput:
+    """The parameters of the task."""
+
+    kind: ClassVar[str] = "image"
+    output: Optional[str] = said("the output that is an image; default: the only one", None)
+    range: str = said("what its values are", "0_1", choices=tuple(_RANGES))
+    color: str = said("the order of its colours", "rgb", choices=("rgb", "bgr"))
+
+    def bind(self, outputs: Mapping[str, TensorInfo], image: Size) -> ImageOutput:
+        """See Task."""
+        suits = lambda shape: len(shape) == 4 and shape[0] == 1 and (shape[3] in (1, 3) or shape[1] in (1, 3))  # noqa: E731
+        return replace(self, output=output_for(self.output, "image", outputs, suits))
+
+    def files(self) -> Tuple[str, ...]:
+        """None."""
+        return ()
+
+    def decoder(self, setting: Setting) -> Decode:
+        """See Task."""
+        factor, more = _RANGES[self.range]
+
+        def decode(outputs: Outputs, view: View) -> Picture:
+            one = outputs[str(self.output)][0]
+            image = one if one.shape[2] in (1, 3) else one.transpose(1, 2, 0)
+            pixels = np.clip(np.rint(image * np.float32(factor) + np.float32(more)), 0, 255).astype(np.uint8)
+            if self.color == "bgr":
+                pixels = pixels[..., ::-1]
+            return Picture(np.ascontiguousarray(np.broadcast_to(pixels, (*pixels.shape[:2], 3))), view)
+
+        return decode
+
+
+@dataclass(frozen=True)
+class Picture:
+    """The picture that the network made, uint8 [H,W,3], of the part of the frame that it saw."""
+
+    pixels: Array
+    view: View
+
+    def to_json(self) -> Dict[str, Any]:
+        """See Result."""
+        return {"image": {"width": self.pixels.shape[1], "height": self.pixels.shape[0]}}
+
+    def lines(self) -> List[str]:
+        """See Result."""
+        return [f"a picture of {self.pixels.shape[1]} x {self.pixels.shape[0]} pixels"]
+
+    def of_frame(self) -> Array:
+        """Without a letterbox's borders, in the shape of what the network saw of the frame, and no smaller."""
+        height, width = self.pixels.shape[:2]
+        x, y, w, h = self.view.place.target
+        per_x, per_y = width / self.view.image[0], height / self.view.image[1]
+        box = (x * per_x, y * per_y, w * per_x, h * per_y)
+        seen = self.view.place.box
+        factor = max(1.0, box[2] / seen[2], box[3] / seen[3])
+        size = max(1, round(seen[2] * factor)), max(1, round(seen[3] * factor))
+        return resize(self.pixels, box, size, "bicubic")
+
+    def draw(self, frame: Array) -> Array:
+        """The picture itself."""
+        return self.of_frame()

@@ -1,0 +1,117 @@
+"""A task from the command line to what `run` tells, draws and writes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from edgec_runtime import Bundle, Session
+from edgec_runtime.camera import CameraFrame
+from edgec_runtime.tasks import task_json
+from edgec_runtime.vision import Vision
+from onnx import TensorProto, helper, save
+from PIL import Image
+
+from tests.cli.verbs import edgec as typed
+
+pytestmark = pytest.mark.slow
+
+
+def _net(folder: Path, kind: str, output: tuple[int, ...]) -> Path:
+    """One operator on x [1,3,24,32]; of "GlobalAveragePool" the mean of each colour."""
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, (1, 3, 24, 32))
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, output)
+    graph = helper.make_graph([helper.make_node(kind, ["x"], ["y"], name="n")], "g", [x], [y])
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), folder / "net.onnx")
+    return folder / "net.onnx"
+
+
+@pytest.fixture(scope="module")
+def colors(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A classification by what lies beside the model."""
+    folder = tmp_path_factory.mktemp("colors")
+    said = {"task": "classification", "labels": ["red", "green", "blue"], "preprocess": "0_1,letterbox=0", "top": 2}
+    (folder / "net.edgec-task.json").write_text(json.dumps(said))
+    done = typed("compile", _net(folder, "GlobalAveragePool", (1, 3, 1, 1)), "-o", "net.edgec", cwd=folder)
+    assert done.code == 0, done.err
+    return folder / "net.edgec"
+
+
+@pytest.fixture(scope="module")
+def photo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("photo") / "p.png"
+    Image.new("RGB", (64, 48), (51, 204, 102)).save(path)
+    return path
+
+
+def test_run_tells_the_result_and_draws_it(colors: Path, photo: Path, tmp_path: Path) -> None:
+    done = typed("run", colors, "--input", photo, cwd=tmp_path)
+    assert done.code == 0, done.err
+    assert done.out.split("\n")[1:3] == ["  80.0%  green", "  40.0%  blue"]
+    done = typed("run", colors, "--input", photo, "--json", cwd=tmp_path)
+    first = json.loads(done.out)["classes"][0]
+    assert (first["label"], first["score"]) == ("green", 0.8)
+    done = typed("run", colors, "--input", photo, "--out", "drawn.png", cwd=tmp_path)
+    assert "drawn.png: classification (from local:)" in done.out
+    drawn = np.asarray(Image.open(tmp_path / "drawn.png"))
+    assert drawn.shape == (48, 64, 3)
+    assert (drawn != (51, 204, 102)).any()
+    done = typed("run", colors, "--input", photo, "--out", "found.json", cwd=tmp_path)
+    assert json.loads((tmp_path / "found.json").read_text())["classes"][0] == first
+
+
+def test_run_gives_outputs_as_they_are(colors: Path, photo: Path, tmp_path: Path) -> None:
+    done = typed("run", colors, "--input", photo, "--raw", cwd=tmp_path)
+    assert "y: float32[1, 3, 1, 1], 0.2 to 0.8" in done.out
+    told = json.loads(typed("run", colors, "--input", photo, "--raw", "--json", cwd=tmp_path).out)["outputs"]["y"]
+    assert told["shape"] == [1, 3, 1, 1]
+    typed("run", colors, "--input", photo, "--output", "y.npz", cwd=tmp_path)
+    np.testing.assert_allclose(np.load(tmp_path / "y.npz")["y"].ravel(), [0.2, 0.8, 0.4], rtol=1e-6)
+    done = typed("run", colors, "--input", photo, "--raw", "--out", "y.png", cwd=tmp_path)
+    assert done.code == 0
+    assert Image.open(tmp_path / "y.png").getpixel((0, 1)) == 204  # an image of three rows, as the shape says
+
+
+def test_the_manifest_has_the_task_and_the_library_its_c(colors: Path) -> None:
+    with Bundle.open(colors) as bundle, Session(bundle) as session:
+        assert bundle.manifest.task is not None
+        assert task_json(bundle.manifest.task) == {"schema": 1, "task": "classification", "output": "y", "top": 2}
+        assert bundle.manifest.labels == ("red", "green", "blue")
+        by_c, by_numpy = Vision(bundle), Vision(bundle, native=False)
+        assert by_c.native
+        assert not by_numpy.native
+        data = np.random.default_rng(0).integers(0, 256, 40 * 50 * 2, np.uint8)
+        frame = CameraFrame.packed("yuyv", data, 40, 50)
+        made = by_c.prepare(frame)
+        np.testing.assert_array_equal(made["x"], by_numpy.prepare(frame)["x"])
+        result = by_c.result(session.run(made), frame.size).to_json()
+        assert result["classes"][0]["score"] > 0
+        np.testing.assert_array_equal(session.prepare({"x": frame.rgb()})["x"], made["x"])
+
+
+def test_a_task_that_does_not_suit_is_refused_before_any_c_is_compiled(tmp_path: Path) -> None:
+    net = _net(tmp_path, "GlobalAveragePool", (1, 3, 1, 1))
+    for options, said in (
+        (("--task", "detection"), "no output has the shape of the boxes"),
+        (("--task", "clasification"), 'did you mean "classification"?'),
+        (("--anchors", "a.npy"), "anchors are for a detection"),
+    ):
+        done = typed("compile", net, *options, "-o", "net.edgec", cwd=tmp_path)
+        assert done.code == 2
+        assert said in done.err
+        assert not (tmp_path / "net.edgec").exists()
+
+
+def test_a_picture_is_the_result_of_an_image_task(tmp_path: Path, photo: Path) -> None:
+    net = _net(tmp_path, "Abs", (1, 3, 24, 32))
+    done = typed("compile", net, "--task", "style-bgr", "--preprocess", "letterbox", "-o", "net.edgec", cwd=tmp_path)
+    assert done.code == 0, done.err
+    tall = tmp_path / "tall.png"
+    Image.new("RGB", (30, 60), (10, 200, 90)).save(tall)
+    done = typed("run", "net.edgec", "--input", tall, "--out", "out.png", cwd=tmp_path)
+    assert "a picture of 32 x 24 pixels" in done.out
+    drawn = np.asarray(Image.open(tmp_path / "out.png"))
+    assert drawn.shape == (60, 30, 3)  # the letterbox is gone, and bgr went in and came out
+    assert np.abs(drawn[10:-10, 5:-5].astype(int) - (10, 200, 90)).max() <= 1
