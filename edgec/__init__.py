@@ -20,6 +20,7 @@ from edgec_devices.device import TIMEOUT_S as _TIMEOUT_S
 from edgec.checking import checked as _checked
 from edgec.diffing import diff
 from edgec.version import VERSION as __version__
+from edgec.watching import webcam
 
 if TYPE_CHECKING:
     from edgec_devices.findings import Report as Findings
@@ -50,6 +51,7 @@ __all__ = [
     "status",
     "trust",
     "tune",
+    "webcam",
 ]
 
 

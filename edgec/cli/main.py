@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from edgec.cli import bench, devices, diff, machine, models, package, tune
+from edgec.cli import bench, devices, diff, machine, models, package, tune, webcam
 from edgec.cli.echo import echo
 from edgec.errors import EdgecError, InputError, did_you_mean
 
@@ -37,7 +37,7 @@ def cli() -> None:
 
 def _add_verbs() -> None:
     """Those of the other files.  `edgec devices` is a list by itself, and has verbs of its own."""
-    for verb in (*models.VERBS, bench.bench, diff.diff, tune.tune, *devices.VERBS, *package.VERBS):
+    for verb in (*models.VERBS, bench.bench, diff.diff, tune.tune, webcam.webcam, *devices.VERBS, *package.VERBS):
         cli.add_command(verb)
     listing = devices.devices
     cli.add_command(

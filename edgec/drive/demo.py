@@ -23,16 +23,14 @@ _PLACES = (Path(__file__).parents[1] / "_fixtures", Path(__file__).parents[2] / 
 
 def run_demo(target: str, out: Path, photo: Path | None, say: Callable[[str], None]) -> None:
     """Compile for `target`, explain, run and time on that board emulated; results go to the folder `out`."""
-    fixtures = next((p for p in _PLACES if (p / "cartoon" / "cartoon.onnx").is_file()), None)
-    if fixtures is None:
-        raise InputError("the demo's network is not installed", hint="run it from a checkout of edgec: make demo")
-    photo = photo or fixtures / "photos" / "astronaut.jpg"
+    made = fixtures()
+    photo = photo or made / "photos" / "astronaut.jpg"
     if not photo.is_file():
         raise InputError(f"no such photo: {photo}", hint="check the path")
     out.mkdir(parents=True, exist_ok=True)
-    model, bundle = fixtures / "cartoon" / "cartoon.onnx", out / "cartoon.edgec"
-    say(f"1. compile {model.name} for {target}, calibrated on {fixtures.name}/photos\n")
-    options = Options(target, fixtures / "photos", "0_1", quantize="fast")
+    model, bundle = made / "cartoon" / "cartoon.onnx", out / "cartoon.edgec"
+    say(f"1. compile {model.name} for {target}, calibrated on {made.name}/photos\n")
+    options = Options(target, made / "photos", "0_1", quantize="fast")
     done = compile_model(model, output=bundle, options=options)
     say(done.summary())
     say("\n2. where each operation runs, and why\n")
@@ -44,6 +42,14 @@ def run_demo(target: str, out: Path, photo: Path | None, say: Callable[[str], No
     say(_side_by_side(photo, after, out / "before_after.png"))
     say("\n4. latency, segment by segment (a board that is not there is estimated)\n")
     say(to_markdown(run_bench(Bench(bundle, device))))
+
+
+def fixtures() -> Path:
+    """The folder with the demo's network and photos. Raises InputError where it is not installed."""
+    found = next((p for p in _PLACES if (p / "cartoon" / "cartoon.onnx").is_file()), None)
+    if found is None:
+        raise InputError("the demo's network is not installed", hint="run it from a checkout of edgec: make demo")
+    return found
 
 
 def _side_by_side(before: Path, after: Path, path: Path) -> str:

@@ -15,6 +15,9 @@ from .errors import InputError
 
 Array = NDArray[Any]
 
+QUALITY = 85
+"""Of JPEG that is made."""
+
 FORMATS = ("rgb", "bgr", "gray", "rgba", "yuyv", "nv12")
 """As csrc/ek_frame.h counts them."""
 
@@ -98,8 +101,7 @@ def _by_pillow(data: bytes) -> CameraFrame:
     try:
         from PIL import Image
     except ImportError:
-        hint = "pip install opencv-python-headless or pillow"
-        raise InputError("OpenCV or Pillow is needed to decode JPEG frames, and neither is there", hint=hint) from None
+        raise _neither("decode") from None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)
@@ -107,3 +109,24 @@ def _by_pillow(data: bytes) -> CameraFrame:
                 return CameraFrame("rgb", (np.asarray(file.convert("RGB"), np.uint8),))
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as e:
         raise InputError(f"the frame is no JPEG picture: {e}", hint="check the camera's format") from e
+
+
+def encode_jpeg(picture: Array) -> bytes:
+    """uint8 [H,W,3], red first, by OpenCV or Pillow, whichever is there.  Raises InputError where neither is."""
+    try:
+        cv2 = importlib.import_module("cv2")
+        return bytes(cv2.imencode(".jpg", picture[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, QUALITY])[1])
+    except ImportError:
+        pass
+    try:
+        from PIL import Image
+    except ImportError:
+        raise _neither("encode") from None
+    into = io.BytesIO()
+    Image.fromarray(picture).save(into, "JPEG", quality=QUALITY)
+    return into.getvalue()
+
+
+def _neither(what: str) -> InputError:
+    text = f"OpenCV or Pillow is needed to {what} JPEG frames, and neither is there"
+    return InputError(text, hint="pip install opencv-python-headless or pillow")

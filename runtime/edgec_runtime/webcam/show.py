@@ -1,0 +1,204 @@
+"""A source through a bundle: prepared, computed, made a result and a picture, each on a thread of its own."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..bundle import Bundle
+from ..camera import CameraFrame
+from ..effects import Painter, effect
+from ..errors import InputError, did_you_mean
+from ..meters import StreamFigures
+from ..session import Session
+from ..smoothing import Smoother
+from ..stream import Shot, Stream
+from ..tasks.base import Result
+from ..vision import Vision
+from .sources import Source
+
+Array = NDArray[Any]
+
+_TRIED = (48, 64)
+"""Height and width of the frame that says whether a bundle can be shown."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """What is shown of one frame.  number: from 1.  before, after: uint8 [H,W,3]."""
+
+    number: int
+    before: Array
+    after: Array
+    result: Result
+
+
+class Show:
+    """Frames of a source, changed by one of several bundles; which, and how, may change while it runs.
+
+    bundles: by name, paths.  The first is on at the start.  effect: see effects.effect.  smooth: results over time.
+    loop: a file begins anew at its end.  pace: a file is shown at its own rate, not as fast as it can be.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        bundles: Mapping[str, str],
+        effect: str = "overlay",
+        smooth: bool = True,
+        loop: bool = False,
+        pace: bool = False,
+        tpu: str = "auto",
+    ) -> None:
+        self.source, self.bundles, self.smooth, self.tpu = source, dict(bundles), smooth, tpu
+        self._pace, self._loop = pace and not source.live, loop and not source.live
+        self._changed = threading.Condition()
+        self._picture: Optional[Picture] = None
+        self._stream: Optional[Stream] = None
+        self._stopped = False
+        self._count = 0
+        self._frames = _Held(self._source_frames())
+        self.on, self.effect = next(iter(self.bundles)), effect
+        self._try_out(self.on, effect)  # what cannot be shown is refused before it begins
+
+    def __iter__(self) -> Iterator[Picture]:
+        """All pictures until the source ends, or `stop`."""
+        while not self._stopped:
+            wanted = self.on, self.effect
+            program = _Program(self.bundles[self.on], self.effect, self.smooth, self.tpu)
+            with program, program.stream(self._frames, self.source.live) as stream:
+                self._stream = stream
+                for shot in stream:
+                    yield self._shown(shot)
+                    if self._stopped or wanted != (self.on, self.effect):
+                        break
+                else:
+                    break
+        self.stop()
+
+    def _shown(self, shot: Shot) -> Picture:
+        self._count += 1
+        result, after = shot.value
+        with self._changed:
+            self._picture = Picture(self._count, shot.source.rgb(), after, result)
+            self._changed.notify_all()
+            return self._picture
+
+    def _source_frames(self) -> Iterator[CameraFrame]:
+        """Of a file again and again, and at its pace, where that is wanted."""
+        due = time.monotonic()
+        while not self._stopped:
+            for frame in self.source.frames():
+                if self._pace:
+                    due = max(due + 1 / self.source.fps, time.monotonic() - 1)
+                    time.sleep(max(0.0, due - time.monotonic()))
+                yield frame
+                if self._stopped:
+                    return
+            if not self._loop:
+                return
+
+    def newer(self, seen: int, timeout: float) -> Optional[Picture]:
+        """The last picture, once its number is another one than `seen`; None if there is none in time."""
+        with self._changed:
+            there = self._changed.wait_for(lambda: self._stopped or self._number() != seen, timeout)
+            return self._picture if there and self._number() != seen else None
+
+    def _number(self) -> int:
+        return self._picture.number if self._picture is not None else 0
+
+    def switch(self, bundle: Optional[str] = None, effect: Optional[str] = None) -> None:
+        """Another bundle, another effect, from the next frame on.  Raises InputError for what cannot be shown."""
+        if bundle is not None and bundle not in self.bundles:
+            raise InputError(
+                f'no bundle "{bundle}" was given{did_you_mean(bundle, self.bundles)}', hint="start it with it"
+            )
+        wanted = bundle or self.on, effect or self.effect
+        self._try_out(*wanted)
+        self.on, self.effect = wanted
+
+    def _try_out(self, bundle: str, how: str) -> None:
+        with _Program(self.bundles[bundle], how, False, self.tpu) as program:
+            program.try_out()
+
+    def figures(self) -> Optional[StreamFigures]:
+        """Of the stream that runs, or ran last."""
+        return self._stream.figures() if self._stream is not None else None
+
+    def found(self) -> Tuple[List[str], Dict[str, Any]]:
+        """The last result, as lines and as JSON."""
+        picture = self._picture
+        return (picture.result.lines(), picture.result.to_json()) if picture is not None else ([], {})
+
+    def stop(self) -> None:
+        """Ends it after the frame that is shown."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+
+
+class _Held:
+    """An iterator that a stream cannot close: it goes on with the next."""
+
+    def __init__(self, frames: Iterator[CameraFrame]) -> None:
+        self._frames, self._lock = frames, threading.Lock()
+
+    def __iter__(self) -> _Held:
+        return self
+
+    def __next__(self) -> CameraFrame:
+        with self._lock:  # the thread of a stream that was closed may still be reading
+            return next(self._frames)
+
+
+class _Program:
+    """An opened bundle with what makes pictures of its outputs."""
+
+    def __init__(self, path: str, how: str, smooth: bool, tpu: str) -> None:
+        self._bundle = Bundle.open(path)
+        try:
+            self._vision = Vision(self._bundle)
+            self._paint = effect(how, Painter(self._vision.painting))
+            self._smoother: Optional[Callable[[Result, float], Result]] = Smoother() if smooth else None
+            self._session = Session(self._bundle, tpu=tpu)
+        except BaseException:
+            self._bundle.close()
+            raise
+
+    def stream(self, frames: Iterator[CameraFrame], live: bool) -> Stream:
+        """Of shots whose value is a result and a picture."""
+        before = [("prepare", self._prepare)]
+        after: Sequence[Tuple[str, Callable[[Shot], Any]]] = [("result", self._result), ("picture", self._draw)]
+        return self._session.stream(frames, before=before, after=after, live=live)
+
+    def try_out(self) -> None:
+        """One gray frame.  Raises InputError where the bundle states no task, or one that the effect is not for."""
+        gray = CameraFrame.of(np.full((*_TRIED, 3), 128, np.uint8))
+        result = self._vision.result(self._session.run(self._vision.prepare(gray)), gray.size)
+        self._paint(gray.rgb(), result)
+
+    def _prepare(self, shot: Shot) -> None:
+        self._vision.prepare(shot.source, shot.inputs)
+
+    def _result(self, shot: Shot) -> Result:
+        result = self._vision.result(shot.value, shot.source.size)
+        return result if self._smoother is None else self._smoother(result, shot.captured)
+
+    def _draw(self, shot: Shot) -> Tuple[Result, Array]:
+        return shot.value, self._paint(shot.source.rgb(), shot.value)
+
+    def close(self) -> None:
+        """Session and bundle."""
+        self._session.close()
+        self._bundle.close()
+
+    def __enter__(self) -> _Program:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()

@@ -1,0 +1,169 @@
+"""A source through a bundle: every frame of a file in order, other bundles while it runs, sources that are none."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from edgec_runtime.camera import CameraFrame
+from edgec_runtime.errors import DeviceError, InputError
+from edgec_runtime.webcam import sources
+from edgec_runtime.webcam.show import Show
+from edgec_runtime.webcam.sources import Source, clip, open_source
+
+import edgec
+from tests.cli.verbs import edgec as typed
+
+pytestmark = pytest.mark.slow
+
+
+def _show(bundles: list[Path], source: Source, effect: str = "overlay") -> Show:
+    return Show(source, {p.stem: str(p) for p in bundles}, effect)
+
+
+def _levels(show: Iterator[object]) -> list[int]:
+    return [int(np.median(picture.after)) for picture in show]  # type: ignore[attr-defined]
+
+
+def test_every_photo_of_a_folder_in_order(bundles: list[Path], photos: Path) -> None:
+    shown = list(_show(bundles[:1], open_source(str(photos))))
+    assert [p.number for p in shown] == list(range(1, 10))
+    assert [int(np.median(p.before)) for p in shown] == [20 + 20 * i for i in range(9)]
+    assert np.abs(np.array(_levels(iter(shown))) - [20 + 20 * i for i in range(9)]).max() <= 1
+
+
+def test_a_switch_goes_on_with_the_next_frames(bundles: list[Path]) -> None:
+    gray = [np.full((48, 64, 3), i, np.uint8) for i in range(200)]
+    show = _show(bundles[:2], Source("gray", False, 25.0, lambda _: iter([CameraFrame.of(g) for g in gray])))
+    before: list[int] = []
+    for picture in show:
+        before.append(int(picture.before[0, 0, 0]))
+        if picture.number == 5:
+            show.switch("bright", "blur")
+            assert (show.on, show.effect) == ("bright", "blur")
+    assert before == sorted(before)
+    assert before[:5] == [0, 1, 2, 3, 4]
+    assert before[-1] == 199
+    assert show.found()[1]["areas"][0]["label"] == "mask"
+
+
+def test_what_cannot_be_shown_is_refused_before_it_begins(bundles: list[Path], photos: Path) -> None:
+    with pytest.raises(InputError, match="does not say what its outputs mean"):
+        _show(bundles[2:], open_source(str(photos)))
+    with pytest.raises(InputError, match="blur is for a segmentation"):
+        _show(bundles[:1], open_source(str(photos)), "blur")
+    show = _show(bundles[:2], open_source(str(photos)))
+    with pytest.raises(InputError, match='no bundle "brigt" was given; did you mean'):
+        show.switch("brigt")
+    with pytest.raises(InputError, match="there is no effect"):
+        show.switch(effect="sparkle")
+    assert (show.on, show.effect) == ("same", "overlay")
+
+
+def test_sources_that_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match="holds no photos"):
+        open_source(str(tmp_path / "empty"))
+    with pytest.raises(InputError, match="no such file"):
+        open_source(str(tmp_path / "none.mp4"))
+    monkeypatch.setattr(sources, "CAMERA", str(tmp_path / "video0"))
+    with pytest.raises(DeviceError, match="there is no camera"):
+        open_source(None)
+    monkeypatch.setitem(sys.modules, "cv2", None)
+    (tmp_path / "a.mp4").write_bytes(b"")
+    with pytest.raises(InputError, match="OpenCV is needed") as e:
+        open_source(str(tmp_path / "a.mp4"))
+    assert "pip install opencv-python-headless" in str(e.value)
+
+
+def test_a_video_file_is_read_to_its_end_and_again(tmp_path: Path) -> None:
+    cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed: pip install 'edgec[webcam]'")
+    writer = cv2.VideoWriter(str(tmp_path / "v.avi"), cv2.VideoWriter_fourcc(*"MJPG"), 10.0, (64, 48))
+    for i in range(12):
+        writer.write(np.full((48, 64, 3), (10 * i, 50, 200 - 10 * i), np.uint8))
+    writer.release()
+    source = open_source(str(tmp_path / "v.avi"))
+    assert (source.live, source.fps) == (False, 10.0)
+    for _ in range(2):
+        reds = [int(f.rgb()[24, 32, 0]) for f in source.frames()]
+        assert len(reds) == 12
+        assert reds[0] > 180
+        assert reds == sorted(reds, reverse=True)
+
+
+class _Camera:
+    """An OpenCV capture whose cable is pulled after some frames, and put back."""
+
+    def __init__(self, frames: int) -> None:
+        self.left, self.released = frames, False
+
+    def read(self) -> tuple[bool, object]:
+        self.left -= 1
+        return self.left >= 0, np.zeros((48, 64, 3), np.uint8)
+
+    def release(self) -> None:
+        self.released = True
+
+
+def test_a_camera_that_was_unplugged_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("cv2", reason="OpenCV is not installed: pip install 'edgec[webcam]'")
+    first, second = _Camera(3), _Camera(3)
+    later = iter([None, second])
+    monkeypatch.setattr(sources, "RETRY_S", 0.01)
+    monkeypatch.setattr(sources, "_capture", lambda cv2, text: next(later))
+    source = Source("camera", True, 0.0, lambda s: sources._camera(s, "/dev/video7", first))
+    frames = source.frames()
+    for _ in range(5):
+        next(frames)
+    assert first.released
+    assert source.lost == ""
+
+
+def test_the_clip_moves() -> None:
+    photo = Path(__file__).parents[2] / "fixtures" / "photos" / "coffee.jpg"
+    frames = [f.rgb() for f, _ in zip(clip([photo]).frames(), range(40), strict=False)]
+    assert {f.shape for f in frames} == {(480, 640, 3)}
+    assert all((a != b).any() for a, b in pairwise(frames))
+
+
+def test_without_a_page(bundles: list[Path], photos: Path, tmp_path: Path) -> None:
+    done = typed("webcam", bundles[1], "--source", photos, "--no-display", "--frames", 5, "--json", cwd=tmp_path)
+    assert done.code == 0, done.err
+    told = json.loads(done.out)
+    assert (told["delivered"], told["dropped"]) == (5, 0)
+    assert [s["name"] for s in told["stages"]][:2] == ["capture", "prepare"]
+    assert told["result"]["areas"][0]["label"] == "mask"
+    done = typed("webcam", bundles[1], "--source", photos, "--no-display", cwd=tmp_path)
+    assert done.out.startswith("9 frames, 0 dropped, ")
+
+
+def test_what_contradicts_itself(bundles: list[Path], tmp_path: Path) -> None:
+    for words, said in (
+        (("--demo", bundles[0]), "--demo has a bundle and a clip of its own"),
+        ((), "no bundle to show"),
+        ((bundles[0], "--frames", "0"), "--frames 0 shows nothing"),
+        ((bundles[0], "--source", tmp_path), "holds no photos"),
+    ):
+        done = typed("webcam", *words, cwd=tmp_path)
+        assert done.code == 2
+        assert said in done.err
+
+
+def test_the_demo(tmp_path: Path) -> None:
+    shown = edgec.webcam(demo=True, display=False, frames=3)
+    assert shown.figures.delivered == 3
+    assert shown.found == {"image": {"width": 192, "height": 192}}
+
+
+def test_a_file_is_shown_at_its_pace(bundles: list[Path], photos: Path) -> None:
+    source = open_source(str(photos))
+    source.fps = 50.0
+    start = time.monotonic()
+    assert len(list(Show(source, {"same": str(bundles[0])}, pace=True))) == 9
+    assert time.monotonic() - start > 8 / 50
