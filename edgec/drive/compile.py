@@ -261,6 +261,10 @@ def _verify(
             checked = verify_bundle(bundle, lowered, min_cosine, say)
     if not checked.ok:
         hint = "report it with the model"
+        if checked.not_finite and not lowered.quantized:
+            what = f"the model cannot be verified: {checked.not_finite}, and what becomes of that differs"
+            hint = "give --validate samples of what the model is for: numpy's noise may be none, as for a logarithm"
+            raise InputError(what, at=lowered.graph.name, hint=hint)
         if lowered.quantized:
             hint = "give --calibrate more pictures like those of its use, or accept less with --min-cosine"
         raise EdgecError(f"verification failed: {'; '.join(checked.failures)}", at=lowered.graph.name, hint=hint)
