@@ -17,9 +17,12 @@ setup: system $(STAMP)
 system:
 	@tools/system-packages.sh
 
-$(STAMP): pyproject.toml
+# LOCKED=1: the very files of requirements.lock, as CI does
+LOCKED ?=
+$(STAMP): pyproject.toml requirements.lock
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(if $(LOCKED),$(BIN)/python -m pip install --quiet --require-hashes --no-deps -r requirements.lock)
 	$(BIN)/python -m pip install --quiet -e '.[dev,docs]'
 	@tools/tflite-runtime-env.sh $(PYTHON)
 	@touch $(STAMP)
@@ -97,6 +100,10 @@ sanitize-table: setup
 # (half an hour): make sanitize-ops ARGS='--kinds quantize,cast --cores plain'
 sanitize-ops: setup
 	$(BIN)/python -m tests.conformance.sanitizing $(ARGS)
+
+# Writes requirements.lock anew: what CI installs, by version and hash; of the newest that pyproject.toml allows
+lock: setup
+	$(BIN)/python tools/lock.py
 
 # Whether edgec bench tells the truth on this machine; 300 benches at the end take most of an hour:
 # make bench-check ARGS='--only wait,percentiles,profile' leaves them out
