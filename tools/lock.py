@@ -37,7 +37,8 @@ def resolved() -> list[tuple[str, str, str]]:
 def main() -> None:
     """Writes the file."""
     version = ".".join(platform.python_version_tuple()[:2])
-    head = f"# By make lock, for Python {version} on {sys.platform} {platform.machine()}; make setup LOCKED=1 installs it\n"
+    here = f"Python {version} on {sys.platform} {platform.machine()}"
+    head = f"# By make lock, for {here}; make setup LOCKED=1 installs it\n"
     lines = [f"{name}=={number} --hash=sha256:{digest}\n" for name, number, digest in resolved()]
     LOCK.write_text(head + "".join(lines))
 
