@@ -10,7 +10,8 @@ FIXTURES := build/venv-fixtures
 .PHONY: setup system demo test check lint types fast models-table partition-table stock-table cost-table pipeline-table \
         cpu-table bench-arm ablation interp-table schedule-fuzz sanitize-table tuned bench-check \
         bench-peers bench-host busy-check accuracy-table ablation-quantize conformance quantized-onnx onnx-sweep fuzz \
-        fuzz-readers sanitize-ops lock faults test-torch docs fixtures packaged-models stream-check delegate-faults session-check prepost-table clean
+        fuzz-readers sanitize-ops lock faults test-torch docs fixtures packaged-models stream-check delegate-faults \
+        session-check prepost-table clean
 
 setup: system $(STAMP)
 
