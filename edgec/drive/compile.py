@@ -29,7 +29,7 @@ from edgec.emit.graph_file import GRAPH_FILE, graph_file
 from edgec.emit.sources import TargetSources, target_sources
 from edgec.emit.tflite import write_tflite
 from edgec.emit.values_file import VALUES_FILE, values_file
-from edgec.errors import EdgecError
+from edgec.errors import EdgecError, InputError
 from edgec.frontends.pt2 import saved
 from edgec.frontends.task_file import TaskFile
 from edgec.ir import Graph, print_graph

@@ -397,13 +397,13 @@ def _graph(rng: random.Random, data: bytes, folder: Path) -> Call:
 
 
 def _messages(rng: random.Random, data: bytes, folder: Path) -> Call:
-    """A flash by a host that says what the device does not expect."""
+    """A flash over a line where one end says what the other does not expect."""
     from edgec_devices import protocol
-    from edgec_runtime.device_end import wire
+    from edgec_runtime.device_end import agent, wire
 
     from tests.devices import faults
 
-    chance = rng.choice((0.05, 0.3, 1.0))
+    device_lies, chance = rng.random() < 0.5, rng.choice((0.05, 0.3, 1.0))
 
     def lying(head: dict[str, object], blob: bytes = b"") -> bytes:
         if rng.random() < chance:
@@ -416,7 +416,7 @@ def _messages(rng: random.Random, data: bytes, folder: Path) -> Call:
         recipe = faults.make_bundle(folder / "m.edgec", faults.fake_program(6000, rng), rng.randbytes(3000))
         world = faults.World(folder / "root", rng)
         world.boot()
-        vars(protocol)["pack"] = lying
+        vars(agent if device_lies else protocol)["pack"] = lying
         faults.flash_over(faults.SimStream(world, faults.Faults(), faults.Faults()), recipe)
 
     return guarded(call)
