@@ -10,16 +10,20 @@ FIXTURES := build/venv-fixtures
 .PHONY: setup system demo test check lint types fast models-table partition-table stock-table cost-table pipeline-table \
         cpu-table bench-arm ablation interp-table schedule-fuzz sanitize-table tuned bench-check \
         bench-peers bench-host busy-check accuracy-table ablation-quantize conformance quantized-onnx onnx-sweep fuzz \
-        faults test-torch docs fixtures packaged-models stream-check delegate-faults session-check prepost-table clean
+        fuzz-readers sanitize-ops lock faults test-torch docs fixtures packaged-models stream-check delegate-faults \
+        session-check prepost-table clean
 
 setup: system $(STAMP)
 
 system:
 	@tools/system-packages.sh
 
-$(STAMP): pyproject.toml
+# LOCKED=1: the very files of requirements.lock, as CI does
+LOCKED ?=
+$(STAMP): pyproject.toml requirements.lock
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(if $(LOCKED),$(BIN)/python -m pip install --quiet --require-hashes --no-deps -r requirements.lock)
 	$(BIN)/python -m pip install --quiet -e '.[dev,docs]'
 	@tools/tflite-runtime-env.sh $(PYTHON)
 	@touch $(STAMP)
@@ -93,6 +97,15 @@ schedule-fuzz: setup
 sanitize-table: setup
 	$(BIN)/python -m tests.tables.sanitize_table $(ARGS)
 
+# The generated C of every op's samples under sanitizers with NaN, infinities and extremes, on the cores of this machine
+# (half an hour): make sanitize-ops ARGS='--kinds quantize,cast --cores plain'
+sanitize-ops: setup
+	$(BIN)/python -m tests.conformance.sanitizing $(ARGS)
+
+# Writes requirements.lock anew: what CI installs, by version and hash; of the newest that pyproject.toml allows
+lock: setup
+	$(BIN)/python tools/lock.py
+
 # Whether edgec bench tells the truth on this machine; 300 benches at the end take most of an hour:
 # make bench-check ARGS='--only wait,percentiles,profile' leaves them out
 bench-check: setup
@@ -128,6 +141,11 @@ delegate-faults: setup
 # 100,000 runs from 8 threads, 10,000 sessions opened and closed, 500 forks while others run: make session-check ARGS='--forks 50'
 session-check: setup
 	$(BIN)/python -m tests.tables.session_check $(ARGS)
+
+# Damaged files and messages of every kind, each read within 2 GB and 60 s; what went wrong is kept in build/fuzz-readers:
+# make fuzz-readers CASES=20000 SEED=1 ARGS='--only onnx,toml'
+fuzz-readers: setup
+	$(BIN)/python -m tests.fuzzing.readers --cases $(CASES) --seed $(SEED) $(ARGS)
 
 # What int8 costs, beside public quantizers, which it installs under build/ (reads ../shared; hours for all models; rows
 # are kept in build/accuracy and made again where something changed):

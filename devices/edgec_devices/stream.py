@@ -81,9 +81,18 @@ def stream_for(url: str, ask: bool = False, timeout: float = TIMEOUT_S) -> Strea
     return opened
 
 
-@cache
 def device_end() -> tuple[bytes, str]:
     """The device end as one file of Python, and the sha256 it goes by."""
+    with _ONE_AT_A_TIME:
+        return _device_end()
+
+
+_ONE_AT_A_TIME = threading.Lock()
+"""CPython 3.11 ends ast.parse with a SystemError where two threads call it at once, as for many devices."""
+
+
+@cache
+def _device_end() -> tuple[bytes, str]:
     folder = Path(edgec_runtime.__file__).parent / "device_end"
     texts = {name: bare((folder / f"{name}.py").read_text(encoding="utf-8")) for name in DEVICE_END}
     sha = hashlib.sha256(repr(texts).encode()).hexdigest()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import tempfile
 import traceback
 from collections.abc import Callable
-from typing import Any
+from types import FrameType
+from typing import Any, NoReturn
 
 import click
 
@@ -68,8 +70,15 @@ _add_verbs()
 
 
 def main() -> None:
-    """Entry point of the program `edgec`."""
+    """Entry point of the program `edgec`. Ended from outside, it leaves no temporary files, as with ctrl-C."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:  # nohup ignores the second
+            signal.signal(number, _ended)
     sys.exit(run_verb())
+
+
+def _ended(number: int, frame: FrameType | None) -> NoReturn:
+    sys.exit(128 + number)
 
 
 def run_verb(args: list[str] | None = None) -> int:

@@ -29,7 +29,7 @@ from edgec.emit.graph_file import GRAPH_FILE, graph_file
 from edgec.emit.sources import TargetSources, target_sources
 from edgec.emit.tflite import write_tflite
 from edgec.emit.values_file import VALUES_FILE, values_file
-from edgec.errors import EdgecError
+from edgec.errors import EdgecError, InputError
 from edgec.frontends.pt2 import saved
 from edgec.frontends.task_file import TaskFile
 from edgec.ir import Graph, print_graph
@@ -261,6 +261,10 @@ def _verify(
             checked = verify_bundle(bundle, lowered, min_cosine, say)
     if not checked.ok:
         hint = "report it with the model"
+        if checked.not_finite and not lowered.quantized:
+            what = f"the model cannot be verified: {checked.not_finite}, and what becomes of that differs"
+            hint = "give --validate samples of what the model is for: numpy's noise may be none, as for a logarithm"
+            raise InputError(what, at=lowered.graph.name, hint=hint)
         if lowered.quantized:
             hint = "give --calibrate more pictures like those of its use, or accept less with --min-cosine"
         raise EdgecError(f"verification failed: {'; '.join(checked.failures)}", at=lowered.graph.name, hint=hint)

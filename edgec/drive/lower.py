@@ -15,7 +15,7 @@ from edgec_runtime import Preprocess
 from edgec_runtime.manifest import MAX_THREADS
 
 from edgec.comparing.factors import channel_factors
-from edgec.drive import quantized_file
+from edgec.drive import finite, quantized_file
 from edgec.drive.hands import hands
 from edgec.drive.native import HostRunners, NativeGraph, least_ms, native_compiler, runner
 from edgec.drive.placing import left_in_float, lost_share, place, pricer
@@ -28,7 +28,7 @@ from edgec.frontends.stated import stated_preprocessing
 from edgec.ir import Array, Calls, Graph, Refusal, Run, verify
 from edgec.passes.pipeline import available, optimize
 from edgec.passes.recognize_quantized import described
-from edgec.quantize.calibration import HELD_BACK, Kept, Sample, ahead, load_calibration, split
+from edgec.quantize.calibration import HELD_BACK, Kept, Sample, ahead, label, load_calibration, split
 from edgec.quantize.limits import Limits, share
 from edgec.quantize.plan import Pricer, leaving
 from edgec.quantize.preprocess import choose, tensor_info
@@ -205,13 +205,13 @@ def lower(
     say = progress or (lambda text: None)
     target = Target.parse(options.target)
     options.check()
-    passes_off, rewrites_off = _disabled(options.disable)
-    recipe = _recipe(options)
+    (passes_off, rewrites_off), recipe = _disabled(options.disable), _recipe(options)
     wishes = Wishes(options.optimistic, rewrites_off, everything=options.edgetpu == "all")
     say("read")
     imported = read_model(model, options.input_shapes, opaque=assume, fixed=options.fix, state=options.state)
     stated = stated_preprocessing(model, [tensor_info(v.name, v.type) for v in imported.given()])
     preprocess = choose(imported.given(), options.preprocess, stated.by_input)
+    notes = [*stated.notes, *finite.check_constants(imported)]
     if dump is not None:
         dump("import", imported)
     say("optimise")
@@ -245,7 +245,7 @@ def lower(
     return Lowered(
         target, preprocess, imported, graph, data.verify, data.source, calibrated, assume, tuple(made), wishes,
         place(graph, target, wishes), floats, data.seen, left and not assume,
-        (*stated.notes, *_told_of_state(imported), *_precision_notes(float_model, options, floats, law)), law,
+        (*notes, *_told_of_state(imported), *_precision_notes(float_model, options, floats, law)), law,
     )  # fmt: skip
 
 
@@ -322,6 +322,7 @@ def _calibrated(graph: Graph, plain: Graph | None, data: Data, way: _Way) -> tup
             both = [hosts.int8(evenly(g), _TO_TIME) for g in (graph, pruned.graph)]
             here = tuple(least_ms(both, held[0]))
         plain, graph = plain or graph, pruned.graph
+    _check_finite(graph, data.calibrate, HostRunners(compiler, say))
     with hands(way.recipe, graph, way.options.workers, way.executor) as who:
         # not by what there is to verify with: the scales must not hang on that
         found = search(
@@ -330,6 +331,11 @@ def _calibrated(graph: Graph, plain: Graph | None, data: Data, way: _Way) -> tup
     own = plain is None and isinstance(found.run, NativeGraph)
     reference = found.run if own else runner(plain or found.floats, len(data.verify), compiler, say)
     return found.graph, FloatModel(found.floats, found.run, reference, found.samples, found, graph, pruned, here)
+
+
+def _check_finite(graph: Graph, samples: Sequence[Sample], hosts: HostRunners) -> None:
+    run = hosts.floats(graph, len(samples))
+    finite.check_calibration(graph, samples, run, [label(samples, i) for i in range(len(samples))])
 
 
 def without(lowered: Lowered, refused: Mapping[str, Refusal]) -> Lowered:

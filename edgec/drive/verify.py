@@ -10,6 +10,7 @@ from edgec_runtime import Bundle, Session
 from edgec_runtime.cache import extract
 
 from edgec.comparing.distance import distance
+from edgec.drive import finite
 from edgec.drive.as_board import check_as_board
 from edgec.drive.judge import Judge, float_limit, rounds_floats
 from edgec.drive.lower import Lowered
@@ -42,7 +43,7 @@ def verify_bundle(
     samples, segments = lowered.samples, lowered.partition.segments
     exact, count = _counts(lowered)
     judge, tallies, unlike = Judge(), dict[str, Tally](), list[str]()
-    reference, worst = _Reference(lowered), None
+    reference, worst, not_finite = _Reference(lowered), None, ""
     with Session(bundle, tpu="c") as session:
         for i in range(count):
             if i >= exact and not reference.of_any_sample:
@@ -57,6 +58,8 @@ def verify_bundle(
             elif values is not None:
                 parts, floats = {s.name: s.graph for s in segments}, lowered.floats
                 worst = worst_layer(parts, values, floats.graph, floats.run, sample)
+            if not not_finite and (unlike or not finite.is_finite(want)):
+                not_finite = str(finite.first(lowered.imported, sample) or "")
             for name, y in want.items():
                 tallies.setdefault(name, Tally()).add(y, got[name])
     on_tpu = [s for s in segments if s.place == "edgetpu"]
@@ -80,7 +83,7 @@ def verify_bundle(
     calibrated = lowered.floats.samples if lowered.floats is not None else 0
     return Verification(
         used, exact, lowered.samples_source, calibrated, lowered.seen, reference.how, merged, whole,
-        lowered.floats is not None, worst, not_run, (*failures, *unlike),
+        lowered.floats is not None, worst, not_run, (*failures, *unlike), not_finite,
     )  # fmt: skip
 
 

@@ -23,6 +23,7 @@ from edgec.emit.weights import WeightsFile
 from edgec.errors import InternalError, UnsupportedError
 from edgec.ir import Array, Graph, KernelCall, Op, Pointer, Scratch, Share, Struct, Table, Value
 from edgec.ir.graph import unique
+from edgec.ir.verify import wants_scales
 from edgec.ops.opaque import Opaque
 from edgec.schedule.complete import complete
 from edgec.schedule.cores import PLAIN, Core
@@ -166,7 +167,7 @@ def check_kernels(graph: Graph) -> None:
 def check_types(graph: Graph) -> None:
     """Raise UnsupportedError for int8 that stands for no reals, where a kernel wants a scale."""
     for op in graph.ops:
-        if not op.spec.plain_int8 and any(v.type.is_plain_int8 for v in (*op.inputs, *op.outputs)):
+        if wants_scales(op) and any(v.type.is_plain_int8 for v in (*op.inputs, *op.outputs)):
             raise _no_kernel(op)
 
 

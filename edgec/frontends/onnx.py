@@ -416,6 +416,11 @@ class _Reader:
 
     # ---- attributes and tensors -------------------------------------------------------------------------------------
     def _attributes(self, node: NodeProto, at: str) -> dict[str, Any]:
+        kinds = _kinds(node.op_type, self.opset)
+        for a in node.attribute:
+            if a.type != kinds.get(a.name, a.type):
+                kind, wanted = (AttributeProto.AttributeType.Name(t) for t in (a.type, kinds[a.name]))
+                raise ValueError(f"the attribute {a.name} is of type {kind}, where ONNX has {wanted}")
         return {a.name: self._attribute(a, at) for a in node.attribute}
 
     def _attribute(self, a: AttributeProto, at: str) -> Any:
@@ -440,15 +445,31 @@ class _Reader:
 def _plain(a: AttributeProto) -> Any:
     """A number, a text or a list of them."""
     value = onnx.helper.get_attribute_value(a)
+    if value is None:
+        raise ValueError(f"the attribute {a.name} has no value")
     return value.decode() if isinstance(value, bytes) else value
+
+
+def _schema(op_type: str, opset: int) -> Any:
+    """Of an operator; None where this opset does not have it."""
+    try:
+        return onnx.defs.get_schema(op_type, opset, "")
+    except onnx.defs.SchemaError:
+        return None
+
+
+@cache
+def _kinds(op_type: str, opset: int) -> Mapping[str, int]:
+    """The types of the attributes."""
+    schema = _schema(op_type, opset)
+    return {} if schema is None else {n: a.type.value for n, a in schema.attributes.items()}
 
 
 @cache
 def _defaults(op_type: str, opset: int) -> Mapping[str, Any]:
     """What ONNX's schema says of attributes that a node leaves out."""
-    try:
-        schema = onnx.defs.get_schema(op_type, opset, "")
-    except onnx.defs.SchemaError:  # an operator that this opset does not have
+    schema = _schema(op_type, opset)
+    if schema is None:
         return {}
     return {n: _plain(a.default_value) for n, a in schema.attributes.items() if a.default_value.name}
 

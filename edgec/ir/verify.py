@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from edgec.ir.graph import Graph, Value
+from edgec.ir.graph import Graph, Op, Value
 from edgec.ir.opdef import QuantRule
 
 Check = Callable[[Graph], Iterator[str]]
@@ -44,7 +44,7 @@ def _types_inferred(graph: Graph) -> Iterator[str]:
     for op in graph.ops:
         try:
             types = op.spec.infer(*(v.type for v in op.inputs))
-        except ValueError as e:
+        except (ValueError, TypeError) as e:  # TypeError: of an attribute, in a text form
             yield f"{op!r}: {e}"
             continue
         if [(t.shape, t.dtype) for t in types] != [(v.type.shape, v.type.dtype) for v in op.outputs]:
@@ -63,14 +63,18 @@ def _int8_canonical(graph: Graph) -> Iterator[str]:
                 yield f"{op!r}: uint8 inside the graph"
 
 
+def wants_scales(op: Op) -> bool:
+    """Whether every int8 value of an op needs a scale: its elements do not just stand for themselves."""
+    real = op.spec.quant is not QuantRule.FLOAT and any(v.type.is_quantized for v in (*op.inputs, *op.outputs))
+    return real or not op.spec.plain_int8
+
+
 def _quantized_has_scale(graph: Graph) -> Iterator[str]:
     """Every int8 value has a scale, where its elements do not just stand for themselves: for an op that computes on
     reals as well, that is where none of its values has one. A constant that no op reads was folded from plain ones."""
     plain, scaled = set[Value](), set[Value]()
     for op in graph.ops:
-        values = (*op.inputs, *op.outputs)
-        real = op.spec.quant is not QuantRule.FLOAT and any(v.type.is_quantized for v in values)
-        (plain if op.spec.plain_int8 and not real else scaled).update(values)
+        (scaled if wants_scales(op) else plain).update((*op.inputs, *op.outputs))
     folded = {v for v in graph.constants() if v not in plain | scaled}
     for v in graph.values():
         if v.type.dtype == "int8" and v.type.quant is None and (v in scaled or v not in plain | folded):

@@ -50,10 +50,17 @@ class _ArgExtreme(OpDef):
         return (TensorType(x[0].shape[: self.axis] + x[0].shape[self.axis + 1 :], self.dtype),)
 
     def ref(self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]) -> list[Array]:
-        """numpy.argmax, on integers as they are."""
-        score = x[0] if x[0].dtype.kind == "f" else x[0].astype(np.int64)
+        """numpy.argmax, on integers as they are. As with TFLite, what is not a number is never larger than another,
+        and if it comes first, nothing is larger than it."""
+        score = self.sign * (x[0] if x[0].dtype.kind == "f" else x[0].astype(np.int64))
+        if score.dtype.kind == "f":
+            none = np.isnan(score)
+            best = np.where(none, -np.inf, score).max(self.axis, keepdims=True)
+            leads = np.take(none, [0], self.axis)
+            at_0 = np.indices(none.shape, sparse=True)[self.axis] == 0
+            score = np.where(leads, at_0, (score == best) & ~none)
         score = np.flip(score, self.axis) if self.last else score
-        found = np.asarray(np.argmax(self.sign * score, self.axis))
+        found = np.asarray(np.argmax(score, self.axis))
         return [(x[0].shape[self.axis] - 1 - found if self.last else found).astype(self.dtype)]
 
     @classmethod

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from edgec_runtime.photo import quantized
+from edgec_runtime.photo import quantized, saturated
 
 from edgec.ir import (
     Array,
@@ -36,7 +36,7 @@ from edgec.ops.fixed_point import multiply_by_quantized_multiplier, quantize_mul
 class Quantize(OpDef):
     """To int8 or uint8: from float32 (round(x / scale) + zero_point, ties away from zero) or from another scale.
 
-    even: ties of floats go to the even integer, as ONNX has it.
+    even: ties of floats go to the even integer, as ONNX has it. What is not a number becomes the zero point.
     """
 
     dtype: str = "int8"
@@ -57,8 +57,8 @@ class Quantize(OpDef):
         """AffineQuantize and Requantize of TFLite's reference kernels."""
         t, info = yt[0], np.iinfo(self.dtype)
         if xt[0].dtype == "float32" and self.even:
-            whole = np.rint((x[0] / np.float32(t.scale)).astype(np.float32)) + np.float32(t.zero_point)
-            return [np.clip(whole, info.min, info.max).astype(self.dtype)]
+            whole = np.rint((x[0] / np.float32(t.scale)).astype(np.float32))
+            return [saturated(whole, t.zero_point, info.dtype)]
         if xt[0].dtype == "float32":
             return [quantized(x[0], t.scale, t.zero_point, info.dtype)]
         multiplier = quantize_multiplier(xt[0].scale / t.scale)

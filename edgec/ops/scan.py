@@ -134,7 +134,7 @@ class TopK(OpDef):
         return (TensorType(shape, x[0].dtype, x[0].quant), TensorType(shape, "int64"))
 
     def ref(self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]) -> list[Array]:
-        """A stable sort."""
+        """A stable sort; what is not a number comes last."""
         key = x[0] if x[0].dtype.kind == "f" else x[0].astype(np.uint64 if x[0].dtype.kind == "u" else np.int64)
         if self.largest:
             key = -key if x[0].dtype.kind == "f" else ~key  # bitwise not reverses the order of integers

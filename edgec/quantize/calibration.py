@@ -249,12 +249,15 @@ def _split(array: Array, v: Value, key: str, path: Path) -> list[dict[str, Array
 
 
 def _cast(array: Array, t: TensorType, key: str, path: Path) -> Array:
+    if array.dtype.kind == "f" and t.dtype == "float32":
+        with np.errstate(over="ignore"):
+            array = np.ascontiguousarray(array, np.float32)
     if array.dtype.kind == "f" and not np.isfinite(array).all():
-        raise InputError(f"array {key} holds NaN or infinite elements", str(path), "leave such samples out")
+        count = array.size - int(np.isfinite(array).sum())
+        what = f"array {key} holds NaN or infinite elements, {count} of {array.size} in one sample"
+        raise InputError(what, str(path), "leave such samples out")
     if array.dtype == t.np_dtype:
         return np.ascontiguousarray(array)
-    if array.dtype.kind == "f" and t.dtype == "float32":
-        return np.ascontiguousarray(array, np.float32)
     hint = f"convert it after your preprocessing: array.astype('{t.dtype}')"
     raise InputError(f"array {key} is {array.dtype}, but the input is {t}", str(path), hint)
 

@@ -40,7 +40,8 @@ class Verification:
     source: where they are from, for people; calibrated: how many samples the scales are from, seen: whether these are
     among them. whole: each output against the model before quantization, which ran as `reference` ("C", "interp").
     worst: the op that loses most; None where edgec did not quantize. not_run: the code that was not tried, and why;
-    "" where all was. failures: why there is no bundle.
+    "" where all was. failures: why there is no bundle. not_finite: the first of the model's own values that is none,
+    on a sample whose outputs are not finite; "" where all are.
     """
 
     samples: int
@@ -55,6 +56,7 @@ class Verification:
     worst: LayerNoise | None
     not_run: str = ""
     failures: tuple[str, ...] = ()
+    not_finite: str = ""
 
     @property
     def ok(self) -> bool:

@@ -111,6 +111,9 @@ def _checks(checked: Verification) -> Iterator[str]:
         if c.error:
             near = f"within {c.error:.2g} of interp ({c.limit:.2g} allowed)"
             yield f"verified {c.segment}: as {c.how} it runs {near} ({_samples(c.samples)})"
+    if checked.not_finite:
+        where = f"on {checked.source}: first {checked.not_finite}"
+        yield from textwrap.wrap(f"warning: outputs are not finite {where}", 120)
     if checked.not_run:
         yield from textwrap.wrap(f"not run here {checked.not_run}", 120, break_long_words=False, break_on_hyphens=False)
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from edgec.errors import UnsupportedError
 from edgec.ir import Array, Graph, KernelCall, Op, Struct
+from edgec.ir.verify import wants_scales
 from edgec.schedule.cores import TABLES, Core
 from edgec.schedule.steps import asked
 from edgec.schedule.variant import choice, variants
@@ -94,7 +95,7 @@ def work(op: Op) -> Array:
     read = {v: v.type.nbytes for v in op.inputs}
     constants = sum(n for v, n in read.items() if v.const is not None)
     written = sum(v.type.nbytes for v in op.outputs)
-    macs = op.spec.macs(op) or op.outputs[0].type.size * _taps(op)
+    macs = op.spec.macs(op) or sum(v.type.size for v in op.outputs[:1]) * _taps(op)
     return np.array([1, macs, written, sum(read.values()) - constants, constants], np.float64)
 
 
@@ -108,7 +109,7 @@ def _calls(op: Op) -> Sequence[KernelCall] | None:
 
 def _is_sound(op: Op) -> bool:
     """Whether it has the scales that it needs: graphs that are only looked at may lack them."""
-    return op.spec.plain_int8 or not any(v.type.is_plain_int8 for v in (*op.inputs, *op.outputs))
+    return not (wants_scales(op) and any(v.type.is_plain_int8 for v in (*op.inputs, *op.outputs)))
 
 
 def _taps(op: Op) -> int:

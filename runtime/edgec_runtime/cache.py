@@ -14,13 +14,23 @@ from .errors import EdgecError
 
 
 def cache_dir(*parts: str) -> Path:
-    """A folder of `$EDGEC_CACHE`, `$XDG_CACHE_HOME/edgec` or `~/.cache/edgec`; made, and private to this user."""
+    """A folder of `$EDGEC_CACHE`, `$XDG_CACHE_HOME/edgec` or `~/.cache/edgec`; made, and private to this user.
+
+    Raises EdgecError where others could read or change what is in it, or where it cannot be made.
+    """
     base = os.environ.get("EDGEC_CACHE")
     if not base:
         base = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "edgec")
-    folder = Path(base, *parts)
+    folder = Path(base)
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        for part in ("", *parts):
+            folder = folder / part
+            folder.mkdir(mode=0o700, exist_ok=True)
+            info = folder.stat()  # a link of ours may lead elsewhere
+            if info.st_uid == os.getuid() and info.st_mode & 0o077 and not info.st_mode & 0o022:
+                folder.chmod(0o700)  # others could read it: of an older version, or made by hand
+            only_ours(folder.resolve())
     except OSError as e:
         raise EdgecError(
             f"cannot make the cache folder {folder}: {e.strerror}", hint="set EDGEC_CACHE to a folder you can write to"

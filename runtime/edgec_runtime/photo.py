@@ -120,11 +120,23 @@ def _per_channel(numbers: Tuple[float, ...], channels: int) -> Array:
 
 
 def quantized(reals: Array, scale: float, zero_point: int, dtype: Any) -> Array:
-    """round(real / scale) + zero_point as TFLite's AffineQuantize: float32, ties away from zero, clipped to `dtype`."""
-    info, x = np.iinfo(dtype), (reals / np.float32(scale)).astype(np.float32)
-    whole = np.trunc(x)
-    rounded = whole + np.where(np.abs(x - whole) >= 0.5, np.sign(x), np.float32(0))
-    clipped: Array = np.clip(rounded + np.float32(zero_point), info.min, info.max).astype(dtype)
+    """round(real / scale) + zero_point as TFLite's AffineQuantize: float32, ties away from zero, clipped to `dtype`.
+
+    What is not a number becomes the zero point and infinities the ends of the range, as TFLite's conversion to int32
+    has it on Arm; C leaves it open, and x86 makes the lowest integer of both.
+    """
+    with np.errstate(all="ignore"):
+        x = (reals / np.float32(scale)).astype(np.float32)
+        whole = np.trunc(x)
+        rounded = whole + np.where(np.abs(x - whole) >= 0.5, np.sign(x), np.float32(0))
+        return saturated(rounded, zero_point, dtype)
+
+
+def saturated(rounded: Array, zero_point: int, dtype: Any) -> Array:
+    """Whole reals with the zero point added, in the range of `dtype`; what is not a number is none."""
+    info = np.iinfo(dtype)
+    whole = np.where(np.isnan(rounded), np.float32(0), rounded) + np.float32(zero_point)
+    clipped: Array = np.clip(whole, info.min, info.max).astype(dtype)
     return clipped
 
 

@@ -32,6 +32,9 @@ class Limits:
     seconds: float = 60.0
 
 
+LIMITS = Limits()
+
+
 @dataclass(frozen=True)
 class Verdict:
     """fault: what was wrong, "" if nothing. code: exit code, None where a signal or the clock ended it."""
@@ -66,7 +69,7 @@ def verb(*args: str | Path) -> Callable[[], int]:
     return lambda: run_verb([str(a) for a in args])
 
 
-def run(call: Callable[[], int], folder: Path, limits: Limits = Limits()) -> Verdict:
+def run(call: Callable[[], int], folder: Path, limits: Limits = LIMITS) -> Verdict:
     """Runs it in a child whose working folder this is; the child's own temporary folder is watched and removed."""
     tmp = Path(tempfile.mkdtemp(prefix="case-", dir=folder))
     said = tmp.with_suffix(".txt")
@@ -123,6 +126,7 @@ def _child(call: Callable[[], int], folder: Path, tmp: Path, said: Path, limits:
         for stream, flags, path in ((0, os.O_RDONLY, os.devnull), (1, os.O_WRONLY | os.O_CREAT, said)):
             os.dup2(os.open(path, flags, 0o600), stream)
         os.dup2(1, 2)
+        sys.stdout = sys.stderr = os.fdopen(1, "w", errors="backslashreplace")  # also where a test runner has its own
         os.chdir(folder)
         os.environ["TMPDIR"] = tempfile.tempdir = str(tmp)
         resource.setrlimit(resource.RLIMIT_DATA, (limits.memory, limits.memory))

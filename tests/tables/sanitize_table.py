@@ -1,6 +1,7 @@
 """Real models under sanitizers: the C of each core with fast kernels, as gcc and clang see it at run time.
 
-    addresses   AVX2, and AVX-512 VNNI where this processor has it: gcc's address and undefined behaviour sanitizers
+    addresses   AVX2, and AVX-512 VNNI where this processor has it: gcc's address, undefined behaviour and float-cast
+                sanitizers; of noise, and of NaN, infinities, denormals and extremes, whose integers are interp's
     threads     the same code for four threads, on 2, 3 and 4: gcc's thread sanitizer; the outputs are the same bits
     undefined   the boards' cores under QEMU: clang's undefined behaviour sanitizer, which ends the program
 
@@ -21,12 +22,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+import numpy as np
 from edgec_devices import Board
 
 from edgec.emit.c import CSRC
 from edgec.emit.sources import TargetSources, target_sources
 from edgec.errors import EdgecError
+from edgec.ir import Graph, interp
 from edgec.schedule.cores import Core, cores_of
+from tests.conformance.sanitizing import hostile
 from tests.harness import has
 from tests.tables.arm_programs import lowered_for
 from tests.tables.bench_arm import files
@@ -35,7 +39,8 @@ from tests.tables.picycles import ROOT
 
 BOARDS = ("pi3", "pi4", "pi5")
 FLAGS = ("-std=c11", "-O1", "-g", "-ffp-contract=off", "-DEK_PROGRAM", "-DEK_ARENAS_APART", f"-I{CSRC}")
-ADDRESSES = ("gcc", "-march=x86-64-v3", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+CHECKED = "-fsanitize=address,undefined,float-cast-overflow"
+ADDRESSES = ("gcc", "-march=x86-64-v3", CHECKED, "-fno-sanitize-recover=all")
 RACES = ("gcc", "-march=x86-64-v3", "-fsanitize=thread")
 UNDEFINED = ("-static", "-fsanitize=undefined", "-fsanitize-trap=undefined")
 LIMIT_S = 3600
@@ -82,7 +87,7 @@ def _x86() -> Mapping[str, tuple[Core, ...]]:
 def addresses(file: Path) -> Iterator[tuple[str, str]]:
     """Core by core, what is found."""
     for name, cores in _x86().items():
-        yield name, _found(file, "host", cores, ADDRESSES, [["--runs", "1"]])
+        yield name, _found(file, "host", cores, ADDRESSES, [["--runs", "1"]], cases=HOSTILE)
 
 
 def threads(file: Path) -> Iterator[tuple[str, str]]:
@@ -111,8 +116,9 @@ def _found(
     command: Sequence[str],
     runs: Sequence[Sequence[str]],
     emulator: Sequence[str] = (),
+    cases: Sequence[str] = (),
 ) -> str:
-    """The same outputs of all runs are wanted, and nothing said."""
+    """The same outputs of all runs are wanted, and nothing said; of cases of sanitizing.py interp's integers."""
     lowered = lowered_for(file, board)
     sources = target_sources(lowered.graph, lowered.partition.segments, cores)
     flags = {n: (*sources.flags.get(n, ()), *cores[0].flags) for n in sources.texts}  # of one core there are none
@@ -124,9 +130,27 @@ def _found(
             for options in runs:
                 _run([*emulator, main, *options, "--output", folder / f"out{options[-1]}"])
             outputs = [[p.read_bytes() for p in sorted(f.iterdir())] for f in sorted(folder.glob("out*"))]
+            others = [said for case in cases if (said := _other_integers(lowered.graph, main, case, folder))]
         except RuntimeError as e:
             return str(e)
-        return "" if all(o == outputs[0] for o in outputs) else "threads give other bits"
+        return "; ".join(others) if all(o == outputs[0] for o in outputs) else "threads give other bits"
+
+
+HOSTILE = ("nan", "some nan", "extreme", "denormal", "bits")
+
+
+def _other_integers(graph: Graph, main: Path, case: str, folder: Path) -> str:
+    """Where the program's integers are not those of interp, of inputs of a case. Raises RuntimeError as _run does."""
+    rng, files, out = np.random.default_rng(0), [], folder / case.replace(" ", "-")
+    given = {v.name: hostile(v.type, case, rng) for v in graph.inputs}
+    for i, v in enumerate(graph.inputs):
+        files.append(folder / f"{case}{i}.npy")
+        np.save(files[-1], given[v.name])
+    _run([main, "--runs", "1", "--input", *files, "--output", out])
+    want = interp(graph, given)
+    got = {v.name: np.load(out / f"output{i}.npy") for i, v in enumerate(graph.outputs)}
+    whole = [v.name for v in graph.outputs if v.type.np_dtype.kind != "f"]
+    return "; ".join(f"{case}: other integers in {n}" for n in whole if not np.array_equal(got[n], want[n]))
 
 
 def markdown(rows: Sequence[Row]) -> Iterator[str]:

@@ -17,8 +17,8 @@ typedef struct {
 EK_KERNEL void ek_concat_rescale(const int8_t *x, int8_t *y, int rows, int row, int pitch, const ek_concat_t *q) {
     for (int i = 0; i < rows; i++)
         for (int j = 0; j < row; j++) {
-            float real = (float)(x[i * row + j] + 128) * q->scale + q->bias;
-            int32_t v = (int32_t)roundf(real) + q->zero;
+            float real = roundf((float)(x[i * row + j] + 128) * q->scale + q->bias);
+            int32_t v = (int32_t)EK_CLAMP(real, -512.0f, 512.0f) + q->zero;
             y[i * pitch + j] = (int8_t)(EK_CLAMP(v, 0, 255) - 128);
         }
 }

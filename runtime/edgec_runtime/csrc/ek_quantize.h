@@ -16,11 +16,11 @@ typedef struct {
 #define EK_QUANTIZE(NAME, ROUND, T, LOW, HIGH)                                               \
     EK_KERNEL void NAME(const float *x, T *y, int n, const ek_affine_t *q) {                 \
         for (int i = 0; i < n; i++) {                                                        \
-            float v = ROUND(x[i] / q->scale) + (float)q->zero;                               \
+            float r = ROUND(x[i] / q->scale), v = (r == r ? r : 0.0f) + (float)q->zero;      \
             y[i] = (T)EK_CLAMP(v, (float)(LOW), (float)(HIGH));                              \
         }                                                                                    \
     }
-/* ties away from zero, as TFLite has it, and to even, as ONNX */
+/* Ties away from zero, as TFLite has it, and to even, as ONNX. What is not a number becomes the zero point. */
 EK_QUANTIZE(ek_quantize_f32_s8, roundf, int8_t, INT8_MIN, INT8_MAX)
 EK_QUANTIZE(ek_quantize_f32_u8, roundf, uint8_t, 0, UINT8_MAX)
 EK_QUANTIZE(ek_quantize_even_f32_s8, rintf, int8_t, INT8_MIN, INT8_MAX)

@@ -72,9 +72,10 @@ EK_OF_SIGNED(ek_reduce_min, EK_REDUCE_LEAST, 0)
 EK_OF_UNSIGNED(ek_reduce_max, EK_REDUCE_MOST, 1)
 EK_OF_UNSIGNED(ek_reduce_min, EK_REDUCE_LEAST, 1)
 
-/* The mean of integers is cut off towards zero. */
-#define EK_REDUCE_MEAN(NAME, T, W, ACC) EK_REDUCE(NAME, T, ACC, 0, EK_REDUCE_ADD, EK_REDUCE_DIVIDE)
-EK_OF_SIGNED(ek_mean, EK_REDUCE_MEAN, int64_t)
-EK_OF_UNSIGNED(ek_mean, EK_REDUCE_MEAN, uint64_t)
+/* The mean of integers is cut off towards zero; the sum of 64-bit ones wraps. */
+#define EK_REDUCE_DIVIDE_SIGNED(a, p) (int64_t)a / EK_MAX(ek_reduce_count(p), 1)
+#define EK_REDUCE_MEAN(NAME, T, W, DIVIDE) EK_REDUCE(NAME, T, uint64_t, 0, EK_REDUCE_ADD, DIVIDE)
+EK_OF_SIGNED(ek_mean, EK_REDUCE_MEAN, EK_REDUCE_DIVIDE_SIGNED)
+EK_OF_UNSIGNED(ek_mean, EK_REDUCE_MEAN, EK_REDUCE_DIVIDE)
 
 #endif

@@ -32,8 +32,8 @@ typedef struct {
     int outer, n, inner, k, largest;
 } ek_topk_t;
 
-/* Of equal elements the first comes first. Sorted by insertion: k is small beside n. */
-#define EK_TOPK(NAME, T, W, UNUSED)                                                                    \
+/* Of equal elements the first comes first; what is not a number comes last (OR_NAN). Sorted by insertion: k is small beside n. */
+#define EK_TOPK(NAME, T, W, OR_NAN)                                                                    \
     EK_KERNEL void NAME(const T *x, T *y, int64_t *index, const ek_topk_t *p) {                        \
         for (int o = 0; o < p->outer; o++)                                                             \
             for (int i = 0; i < p->inner; i++) {                                                       \
@@ -43,7 +43,7 @@ typedef struct {
                 for (int j = 0; j < p->n; j++) {                                                       \
                     const T v = x[((ptrdiff_t)o * p->n + j) * s + i];                                  \
                     int r = EK_MIN(j, p->k);                                                           \
-                    for (; r > 0 && (p->largest ? v > best[(r - 1) * s] : v < best[(r - 1) * s]); r--) \
+                    for (; r > 0 && ((p->largest ? v > best[(r - 1) * s] : v < best[(r - 1) * s]) OR_NAN); r--) \
                         if (r < p->k) {                                                                \
                             best[r * s] = best[(r - 1) * s];                                           \
                             at[r * s] = at[(r - 1) * s];                                               \
@@ -55,7 +55,7 @@ typedef struct {
                 }                                                                                      \
             }                                                                                          \
     }
-EK_TOPK(ek_topk_f32, float, float, )
+EK_TOPK(ek_topk_f32, float, float, || (v == v && best[(r - 1) * s] != best[(r - 1) * s]))
 EK_TOPK(ek_topk_s8, int8_t, uint32_t, )
 EK_OF_INTEGERS(ek_topk, EK_TOPK, )
 

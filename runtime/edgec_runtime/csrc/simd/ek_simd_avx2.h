@@ -35,8 +35,9 @@ EK_KERNEL ek_vf ek_vf_abs(ek_vf a) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0
 EK_KERNEL ek_vi ek_vf_less(ek_vf a, ek_vf b) { return (ek_vi)_mm256_cmp_ps(a, b, _CMP_LT_OQ); }
 EK_KERNEL ek_vf ek_vf_select(ek_vi mask, ek_vf a, ek_vf b) { return _mm256_blendv_ps(b, a, (ek_vf)mask); }
 EK_KERNEL ek_vf ek_vf_of(ek_vi a) { return _mm256_cvtepi32_ps(EK_M(a)); }
-/* Ties away from zero; |a| < 2^30. The rest is exact. */
+/* Ties away from zero; |a| < 2^30, or not a number, which becomes 0. The rest is exact. */
 EK_KERNEL ek_vi ek_vf_round(ek_vf a) {
+    a = _mm256_and_ps(a, _mm256_cmp_ps(a, a, _CMP_ORD_Q));
     const ek_vf whole = _mm256_round_ps(a, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC), rest = a - whole;
     return (ek_vi)_mm256_cvtps_epi32(whole) + (ek_vi)_mm256_cvttps_epi32(rest + rest);
 }

@@ -37,8 +37,9 @@ EK_KERNEL ek_vf ek_vf_select(ek_vi mask, ek_vf a, ek_vf b) {
     return _mm512_mask_blend_ps(_mm512_test_epi32_mask(EK_M(mask), EK_M(mask)), b, a);
 }
 EK_KERNEL ek_vf ek_vf_of(ek_vi a) { return _mm512_cvtepi32_ps(EK_M(a)); }
-/* Ties away from zero; |a| < 2^30. The rest is exact. */
+/* Ties away from zero; |a| < 2^30, or not a number, which becomes 0. The rest is exact. */
 EK_KERNEL ek_vi ek_vf_round(ek_vf a) {
+    a = _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(a, a, _CMP_ORD_Q), a);
     const ek_vf whole = _mm512_roundscale_ps(a, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC), rest = a - whole;
     return (ek_vi)_mm512_cvtps_epi32(whole) + (ek_vi)_mm512_cvttps_epi32(rest + rest);
 }

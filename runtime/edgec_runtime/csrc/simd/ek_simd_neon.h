@@ -50,7 +50,7 @@ EK_KERNEL ek_vf ek_vf_sqrt(ek_vf a) { return vsqrtq_f32(a); }
 EK_KERNEL ek_vf ek_vf_abs(ek_vf a) { return vabsq_f32(a); }
 EK_KERNEL ek_vi ek_vf_less(ek_vf a, ek_vf b) { return vreinterpretq_s32_u32(vcltq_f32(a, b)); }
 EK_KERNEL ek_vf ek_vf_select(ek_vi mask, ek_vf a, ek_vf b) { return vbslq_f32(vreinterpretq_u32_s32(mask), a, b); }
-EK_KERNEL ek_vi ek_vf_round(ek_vf a) { return vcvtaq_s32_f32(a); }   /* ties away from zero; saturates */
+EK_KERNEL ek_vi ek_vf_round(ek_vf a) { return vcvtaq_s32_f32(a); }   /* ties away from zero; saturates; NaN: 0 */
 EK_KERNEL ek_vf ek_vf_of(ek_vi a) { return vcvtq_f32_s32(a); }
 /* 1 / a within 2 units of the last place; of an infinity 0. */
 EK_KERNEL ek_vf ek_vf_reciprocal(ek_vf a) {

@@ -1,0 +1,80 @@
+"""What stays on the machine: of temporary files a bug report alone, which is named; and a cache that is only ours."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from edgec_runtime import EdgecError
+from edgec_runtime.cache import cache_dir
+
+from edgec.cli import main
+from edgec.cli.main import run_verb
+
+DIGITS = Path(__file__).parents[2] / "fixtures" / "digits"
+
+
+def _edgec(tmp: Path, *args: str | Path) -> subprocess.Popen[str]:
+    environ = {**os.environ, "TMPDIR": str(tmp), "EDGEC_CACHE": str(tmp.parent / "cache")}
+    command = [sys.executable, "-m", "edgec", *map(str, args)]
+    return subprocess.Popen(command, env=environ, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+@pytest.mark.cc
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [None, signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_the_temporary_folder_is_empty(number: signal.Signals | None, tmp_path: Path) -> None:
+    tmp = tmp_path / "tmp"
+    tmp.mkdir()
+    process = _edgec(tmp, "compile", DIGITS / "digits.onnx", "-o", tmp_path / "d.edgec", "--cc", "gcc")
+    until = time.monotonic() + 60
+    while number is not None and not list(tmp.iterdir()) and time.monotonic() < until:
+        time.sleep(0.01)
+    if number is not None:
+        process.send_signal(number)
+    said = process.communicate(timeout=120)
+    codes = {None: 0, signal.SIGTERM: 143, signal.SIGHUP: 129, signal.SIGINT: 130}
+    assert process.returncode == codes[number], said
+    assert list(tmp.iterdir()) == []
+
+
+def test_a_bug_report_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(main.cli, "main", lambda *_, **__: [][0])
+    assert run_verb(["devices"]) == 70
+    (report,) = tmp_path.iterdir()
+    assert f"at: {report}" in capsys.readouterr().err
+    assert stat.S_IMODE(report.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("mask", [0o000, 0o022, 0o077])
+def test_the_cache_is_ours_alone(mask: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EDGEC_CACHE", str(tmp_path / "a" / "cache"))
+    before = os.umask(mask)
+    try:
+        folder = cache_dir("files", "x")
+    finally:
+        os.umask(before)
+    for one in (folder, folder.parent, folder.parent.parent):
+        assert stat.S_IMODE(one.stat().st_mode) == 0o700
+    folder.parent.chmod(0o755)
+    assert stat.S_IMODE(cache_dir("files", "x").parent.stat().st_mode) == 0o700
+    folder.parent.chmod(0o777)
+    with pytest.raises(EdgecError, match="can be changed by others"):
+        cache_dir("files", "x")
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder away")
+def test_a_cache_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EDGEC_CACHE", str(tmp_path / "cache"))
+    os.chown(cache_dir("files"), 12345, 12345)
+    with pytest.raises(EdgecError, match="can be changed by others"):
+        cache_dir("files", "x")

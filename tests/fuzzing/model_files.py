@@ -1,0 +1,141 @@
+"""Damage to .onnx and .tflite files as their schemas see them: fields, edges, shapes and buffers of other sizes."""
+
+from __future__ import annotations
+
+import copy
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import flatbuffers
+import numpy as np
+import onnx
+from ai_edge_litert import schema_py_generated as schema
+
+from tests.fuzzing.mutations import odd
+
+Change = Callable[[], None]
+
+
+def damaged_onnx(rng: random.Random, data: bytes) -> bytes:
+    """Of a .onnx file."""
+    model = onnx.ModelProto.FromString(data)
+    for _ in range(rng.choice((1, 1, 2, 3))):
+        places = list(_messages(model))
+        weights = [len(m.ListFields()) for m in places]
+        message = rng.choices(places, weights)[0]
+        _change(rng, message)
+    return bytes(model.SerializeToString())
+
+
+def _messages(message: Any) -> Iterator[Any]:
+    yield message
+    for field, value in message.ListFields():
+        if field.message_type is not None:
+            for one in value if hasattr(value, "extend") else [value]:
+                yield from _messages(one)
+
+
+def _change(rng: random.Random, message: Any) -> None:
+    fields = message.ListFields()
+    if not fields:
+        return
+    field, value = rng.choice(fields)
+    if hasattr(value, "extend"):
+        _resize(rng, value, scalar=field.message_type is None)
+    elif field.message_type is not None or rng.random() < 0.15:
+        message.ClearField(field.name)
+    else:
+        _set(message, field.name, odd(rng, value))
+
+
+def _set(message: Any, name: str, value: Any) -> None:
+    try:
+        setattr(message, name, value)
+    except (ValueError, TypeError):  # beyond the field's range, or half a character
+        message.ClearField(name)
+
+
+def _resize(rng: random.Random, values: Any, scalar: bool) -> None:
+    at, other = rng.randrange(len(values)), rng.randrange(len(values))
+    match rng.randrange(5):
+        case 0:
+            del values[at]
+        case 1:
+            values.extend([copy.deepcopy(values[other])] * rng.choice((1, 1, 40)))
+        case 2:
+            del values[:]
+        case _ if scalar:
+            try:
+                values[at] = rng.choice((odd(rng, values[at]), values[other]))
+            except (ValueError, TypeError):
+                del values[at]
+        case _:
+            one, two = copy.deepcopy(values[at]), copy.deepcopy(values[other])
+            values[at].CopyFrom(two)
+            values[other].CopyFrom(one)
+
+
+def damaged_tflite(rng: random.Random, data: bytes) -> bytes:
+    """Of a .tflite file."""
+    model = schema.ModelT.InitFromPackedBuf(data, 0)
+    for _ in range(rng.choice((1, 1, 2, 3))):
+        places = [(o, name) for o in _objects(model) for name, v in vars(o).items() if v is not None]
+        thing, name = rng.choice(places)
+        setattr(thing, name, _other(rng, getattr(thing, name)))
+    builder = flatbuffers.Builder(len(data) + 1024)
+    try:
+        builder.Finish(model.Pack(builder), file_identifier=b"TFL3")
+    except Exception:  # the writer has a type for each field, and room for so many bytes
+        return data[: rng.randrange(len(data))]
+    return bytes(builder.Output())
+
+
+def _objects(thing: Any) -> Iterator[Any]:
+    if type(thing).__module__ == schema.__name__:
+        yield thing
+        for value in vars(thing).values():
+            yield from _objects(value)
+    elif isinstance(thing, list):
+        for one in thing:
+            yield from _objects(one)
+
+
+def _other(rng: random.Random, value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return _array(rng, value)
+    if isinstance(value, list):
+        found = list(value)
+        at, other = (rng.randrange(len(found)) if found else 0 for _ in range(2))
+        match rng.randrange(5):
+            case 0:
+                return found[:at] + found[at + 1 :]
+            case 1:
+                return found + found[other : other + 1] * rng.choice((1, 40))
+            case 2 if found and isinstance(found[at], int | float):
+                found[at] = odd(rng, found[at])
+            case _ if found:
+                found[at], found[other] = found[other], found[at]
+        return found
+    if isinstance(value, int | float | bytes):
+        return odd(rng, value)
+    return None
+
+
+def _array(rng: random.Random, value: Any) -> Any:
+    if not value.size:
+        return np.array([rng.choice((0, 1, 5))], value.dtype)
+    found = value.copy()
+    with np.errstate(all="ignore"):
+        match rng.randrange(4):
+            case 0:
+                return found[: rng.randrange(found.size)]
+            case 1:
+                return np.concatenate([found, found[:1].repeat(rng.choice((1, 3, 100)))])
+            case _:
+                new = odd(rng, found.flat[rng.randrange(found.size)].item())
+                try:
+                    found.flat[rng.randrange(found.size)] = new
+                except (OverflowError, ValueError):
+                    found.flat[0] = 0
+    return found

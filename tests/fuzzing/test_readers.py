@@ -1,0 +1,73 @@
+"""Damaged files of every kind end as a message: a seeded sample of `make fuzz-readers`; and what the driver sees."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.fuzzing.driver import Limits, run
+from tests.fuzzing.formats import FORMATS
+from tests.fuzzing.readers import run_cases
+
+SAMPLE = 12
+
+
+@pytest.mark.cc
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_sample(name: str) -> None:
+    bad = [(case, v.fault, v.last) for _, case, _, v in run_cases([name], 0, range(SAMPLE)) if v.fault]
+    assert not bad
+
+
+def _print(text: str) -> int:
+    print(text)
+    return 0
+
+
+def _take(size: int) -> int:
+    return len(bytearray(size))
+
+
+def _die() -> int:
+    os.kill(os.getpid(), signal.SIGSEGV)
+    return 0
+
+
+def _wait() -> int:
+    time.sleep(60)
+    return 0
+
+
+def _leave() -> int:
+    (Path(tempfile.gettempdir()) / "left").write_text("x")
+    return 0
+
+
+@pytest.mark.parametrize(
+    ("call", "fault"),
+    [
+        (lambda: 0, ""),
+        (lambda: 2, ""),
+        (lambda: 70, "exit 70"),
+        (lambda: _print("a\x1b[31m"), r"control character '\x1b'"),
+        (lambda: _print("Traceback (most recent call last):"), "traceback"),
+        (lambda: [][0], "exit 70"),
+        (lambda: _take(1 << 30), "exit 70"),
+        (_die, "signal SIGSEGV"),
+        (_wait, "time"),
+        (lambda: sys.exit(2), ""),
+        (_leave, "left left"),
+    ],
+)
+def test_what_the_driver_sees(call: Callable[[], int], fault: str, tmp_path: Path) -> None:
+    verdict = run(call, tmp_path, Limits(256 << 20, 5.0))
+    assert verdict.fault == fault, verdict.said
+    assert list(tmp_path.iterdir()) == []
