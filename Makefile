@@ -10,7 +10,7 @@ FIXTURES := build/venv-fixtures
 .PHONY: setup system demo test check lint types fast models-table partition-table stock-table cost-table pipeline-table \
         cpu-table bench-arm ablation interp-table schedule-fuzz sanitize-table tuned bench-check \
         bench-peers bench-host busy-check accuracy-table ablation-quantize conformance quantized-onnx onnx-sweep fuzz \
-        faults test-torch docs fixtures packaged-models stream-check delegate-faults session-check prepost-table clean
+        attacks faults test-torch docs fixtures packaged-models stream-check delegate-faults session-check prepost-table clean
 
 setup: system $(STAMP)
 
@@ -128,6 +128,10 @@ delegate-faults: setup
 # 100,000 runs from 8 threads, 10,000 sessions opened and closed, 500 forks while others run: make session-check ARGS='--forks 50'
 session-check: setup
 	$(BIN)/python -m tests.tables.session_check $(ARGS)
+# Forged, replayed, relabelled and planted bundles, and manifests that lie: each must be refused and the device unchanged;
+# make attacks ARGS=--mutate takes out the check that refuses each, which must then succeed
+attacks: setup
+	$(BIN)/python -m tests.devices.attacks $(ARGS)
 
 # What int8 costs, beside public quantizers, which it installs under build/ (reads ../shared; hours for all models; rows
 # are kept in build/accuracy and made again where something changed):
