@@ -128,6 +128,7 @@ delegate-faults: setup
 # 100,000 runs from 8 threads, 10,000 sessions opened and closed, 500 forks while others run: make session-check ARGS='--forks 50'
 session-check: setup
 	$(BIN)/python -m tests.tables.session_check $(ARGS)
+
 # Forged, replayed, relabelled and planted bundles, and manifests that lie: each must be refused and the device unchanged;
 # make attacks ARGS=--mutate takes out the check that refuses each, which must then succeed
 attacks: setup
