@@ -10,8 +10,7 @@ FIXTURES := build/venv-fixtures
 .PHONY: setup system demo test check lint types fast models-table partition-table stock-table cost-table pipeline-table \
         cpu-table bench-arm ablation interp-table schedule-fuzz sanitize-table tuned bench-check \
         bench-peers bench-host busy-check accuracy-table ablation-quantize conformance quantized-onnx onnx-sweep fuzz \
-        fuzz-readers sanitize-ops lock faults test-torch docs fixtures packaged-models stream-check delegate-faults \
-        session-check prepost-table clean
+        fuzz-readers sanitize-ops lock faults test-torch docs fixtures packaged-models stream-check delegate-faults \ session-check prepost-table attacks clean
 
 setup: system $(STAMP)
 
@@ -146,6 +145,11 @@ session-check: setup
 # make fuzz-readers CASES=20000 SEED=1 ARGS='--only onnx,toml'
 fuzz-readers: setup
 	$(BIN)/python -m tests.fuzzing.readers --cases $(CASES) --seed $(SEED) $(ARGS)
+
+# Forged, replayed, relabelled and planted bundles, and manifests that lie: each must be refused and the device unchanged;
+# make attacks ARGS=--mutate takes out the check that refuses each, which must then succeed
+attacks: setup
+	$(BIN)/python -m tests.devices.attacks $(ARGS)
 
 # What int8 costs, beside public quantizers, which it installs under build/ (reads ../shared; hours for all models; rows
 # are kept in build/accuracy and made again where something changed):

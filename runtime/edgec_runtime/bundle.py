@@ -74,7 +74,7 @@ def _write_whole(path: Path, files: Mapping[str, bytes]) -> None:
             _write_zip(f, files)
             f.flush()
             os.fsync(f.fileno())
-        os.chmod(aside, 0o666 & ~_umask())  # mkstemp makes private files; a bundle is not one
+        os.chmod(aside, 0o644 & ~_umask())  # mkstemp makes private files; a bundle is not one
         os.replace(aside, path)
     except BaseException:
         with contextlib.suppress(OSError):

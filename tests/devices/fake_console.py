@@ -12,6 +12,7 @@ import contextlib
 import os
 import pty
 import select
+import signal
 import sys
 import termios
 import time
@@ -105,7 +106,13 @@ def main() -> None:
     near, slave = os.openpty()  # the slave stays open here, so that the port may be closed and opened again
     tty.setraw(slave)
     print(os.ttyname(slave), flush=True)
-    relay(near, far, rate, "--noise" in sys.argv)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    try:
+        relay(near, far, rate, "--noise" in sys.argv)
+    finally:
+        os.close(far)  # hangs up, which ends the shell and what runs on it
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
 
 
 if __name__ == "__main__":

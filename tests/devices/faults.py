@@ -1,6 +1,6 @@
 """A device in this process behind a line that does everything wrong, with a simulated clock: all of it from a seed.
 
-.venv/bin/python -m tests.devices.faults --cases 2000 --seed 1      # what `make faults` runs
+python -m tests.devices.faults --cases 2000 --seed 1      # what `make faults` runs; more_faults.py: more kinds
 """
 
 from __future__ import annotations
@@ -322,31 +322,42 @@ def make_bundle(path: Path, program: bytes, shared: bytes) -> Recipe:
 
 @dataclass(frozen=True)
 class Pair:
-    """An old and a new bundle, and a device's folder with the old one active."""
+    """An old and a new bundle, and folders of devices with the old one active, and with one older beside it."""
 
     folder: Path
     old: Recipe
     new: Recipe
+    older: Recipe
     programs: frozenset[str]
     wire: Mapping[bool, int]
+
+    def named(self) -> dict[str, Recipe]:
+        """The versions, by how old they are."""
+        return {"older": self.older, "old": self.old, "new": self.new}
 
     @staticmethod
     def make(folder: Path) -> Pair:
         """Written to a folder; the same for all seeds."""
         rng = random.Random(0)
-        shared, programs = rng.randbytes(3000), [fake_program(6000, rng), fake_program(9000, rng)]
-        old, new = (make_bundle(folder / f"{i}.edgec", p, shared) for i, p in enumerate(programs))
+        shared, programs = rng.randbytes(3000), [fake_program(6000 + 1500 * i, rng) for i in (0, 2, 1)]
+        old, new, older = (make_bundle(folder / f"{i}.edgec", p, shared) for i, p in enumerate(programs))
         world = World(folder / "template", rng)
         world.boot()
         flash_over(SimStream(world, Faults(), Faults()), old)
         assert world.service
         world.service.close()
         shutil.copytree(world.root, folder / "measured", symlinks=True)
+        two = World(folder / "two versions", rng)
+        for recipe in (older, old):
+            two.boot()
+            flash_over(SimStream(two, Faults(), Faults()), recipe)
+        assert two.service
+        two.service.close()
         measured = World(folder / "measured", rng)
         measured.boot()
         stream = SimStream(measured, Faults(), Faults())
         flash_over(stream, new)
-        return Pair(folder, old, new, frozenset(digest_of(p) for p in programs), stream.sent)
+        return Pair(folder, old, new, older, frozenset(digest_of(p) for p in programs), stream.sent)
 
 
 def digest_of(data: bytes) -> str:
@@ -360,13 +371,17 @@ def flash_over(stream: SimStream, recipe: Recipe, seed: int = 0) -> str:
         return flash_one(connection, recipe, HEALTH.parse("p95<=40ms"), lambda _: None).what
 
 
-CASES = ("line", "cut", "host killed", "device killed", "power cut", "disk error")
+OF_A_FLASH = ("line", "cut", "one way", "host killed", "device killed", "power cut", "disk error")
+OF_A_FOLDER = ("switch cut", "rollback cut", "recovery cut", "disk full", "two hosts", "hung program", "clock", "rot")
+CASES = (*OF_A_FLASH, *OF_A_FOLDER)
 
 
 def run_case(seed: int, pair: Pair, folder: Path) -> str:
     """One case: breaks a flash, checks the folder, flashes again.  Returns what happened.  AssertionError if wrong."""
     rng = random.Random(seed)
     kind = CASES[seed % len(CASES)]
+    if kind in OF_A_FOLDER:
+        return more_faults.run_kind(kind, seed, pair, folder)
     root = folder / "root"
     shutil.copytree(pair.folder / "template", root, symlinks=True)
     (folder / "trash").mkdir()
@@ -380,6 +395,9 @@ def run_case(seed: int, pair: Pair, folder: Path) -> str:
             f.double, f.delay, f.noise = (rng.choice([0, 0.1]) for _ in range(3))
             f.crlf = rng.random() < 0.3
         echo = rng.random() < 0.3
+    elif kind == "one way":  # from some moment on only the other direction works
+        (up if rng.random() < 0.5 else down).cut = rng.random() * sum(pair.wire.values()) / 2
+        echo = rng.random() < 0.2
     elif kind == "cut":
         upwards = rng.random() < 0.7
         (up if upwards else down).cut = pair.wire[upwards] * (seed // len(CASES) % 100) / 100  # at every 1 %
@@ -401,6 +419,7 @@ def run_case(seed: int, pair: Pair, folder: Path) -> str:
     stream.close()
     if kind == "power cut" and brittle:
         brittle.power_cut()
+    assert world.now < 7200, f"seed {seed}, {kind}: it took {world.now:.0f} s"
     done = said.startswith("flashed")
     _check(world, pair, done, f"seed {seed}, {kind}: {said}")
     world.disk = QuickDisk()
@@ -475,5 +494,7 @@ def main() -> None:
             print(f"{n:5}  {what}")
 
 
+from tests.devices import more_faults  # noqa: E402 - which is made of what is above
+
 if __name__ == "__main__":
-    main()
+    more_faults.main()  # the same module under its own name

@@ -321,8 +321,8 @@ def test_run_ends_a_program_that_hangs(tmp_path: Path, app: App, old: Recipe) ->
 
 def test_faults(tmp_path: Path) -> None:
     """Every kind a few times; `make faults` runs 2,000."""
-    seen = faults.run_cases(range(60), tmp_path)
-    assert sum(seen.values()) == 60
+    seen = faults.run_cases(range(75), tmp_path)
+    assert sum(seen.values()) == 75
     for kind in faults.CASES:
         assert any(what.startswith(kind) for what in seen), kind
     assert sum(n for what, n in seen.items() if "flashed" not in what) > 15, "the faults do not hit"

@@ -22,12 +22,12 @@ from edgec_runtime.device_end.bundles import (
     MODEL,
     Executed,
     executed,
-    machine_target,
     manifest_text,
     parse,
     program_path,
     trouble,
 )  # fmt: skip
+from edgec_runtime.device_end.bundles import machine_target as machine_target
 from edgec_runtime.device_end.disk import Disk, Refused, digest, make_folder, plain, replace
 from edgec_runtime.device_end.trust import FOLDER, Key, Signature, Untrusted, check, trusted
 
@@ -51,8 +51,7 @@ class Slots:
     """One application's folder.  All that is executed of it is compared with its bundle's manifest right before."""
 
     def __init__(self, root: str, name: str, disk: Disk) -> None:
-        if not isinstance(name, str) or not _APP.fullmatch(name) or name == FOLDER:
-            raise Refused("input", f'"{name!s:.80}" cannot be the name of a folder', "give another with --app")
+        _check_name(name)
         self.name, self.root, self.path, self.disk = name, root, os.path.join(root, name), disk
         self._lock: Optional[int] = None
 
@@ -317,6 +316,11 @@ class Slots:
             self.disk.rename(old, self.at(slot))
         else:
             self.disk.remove(old)
+
+
+def _check_name(name: str) -> None:
+    if not isinstance(name, str) or not _APP.fullmatch(name) or name == FOLDER:
+        raise Refused("input", f'"{name!s:.80}" cannot be the name of a folder', "give another with --app")
 
 
 def _check_slot(slot: str) -> None:

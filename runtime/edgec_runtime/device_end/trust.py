@@ -123,7 +123,8 @@ def wheel_signature_text(public: bytes, signature: bytes) -> bytes:
 def check_wheel(files: Dict[str, str], text: bytes, keys: List[Key]) -> None:
     """Raises Untrusted unless one of `keys` signed a wheel with these files.  text: its signature; may be b""."""
     if not text:
-        raise Untrusted("the wheel is not signed, and this device takes only signed ones", "edgec sign it first")
+        hint = "edgec sign FILE.whl --key KEY; the runtime: edgec sign --runtime --key KEY, then flash it with --wheel"
+        raise Untrusted("the wheel is not signed, and this device takes only signed ones", hint)
     try:
         _, public, signature = _fields(text, 1, "the wheel's signature")
     except ValueError as e:

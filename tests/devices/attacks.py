@@ -1,0 +1,159 @@
+"""What somebody does who can reach a device with a trusted key but does not have that key.
+
+    python -m tests.devices.attacks              what `make attacks` runs: each is refused, and the device unchanged
+    python -m tests.devices.attacks --mutate     and each succeeds when the check that refuses it is taken out
+
+The device end runs in this process, behind the simulated line of faults.py, so that a check of it can be taken out.
+The attacker's host is not ours: nothing of what our host checks before it sends stands in the way.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from edgec_devices import answers
+from edgec_runtime import EdgecError
+from edgec_runtime.device_end import agent, bundles, incoming, slots, trust, wheels
+from edgec_runtime.device_end.disk import digest
+
+from tests import builds
+from tests.devices import attack_lies
+from tests.devices.attack_cases import cases
+from tests.devices.attack_files import Case, Files, Host
+
+Patch = Callable[[], Any]
+_ANYTHING = re.compile(r".*", re.S)
+
+
+def _instead(module: Any, name: str, value: Any) -> Patch:
+    return lambda: mock.patch.object(module, name, value)
+
+
+@contextlib.contextmanager
+def _any_entries() -> Iterator[None]:
+    """Of a zip: wherever it is read."""
+    with contextlib.ExitStack() as stack:
+        for module in (incoming, slots):
+            stack.enter_context(mock.patch.object(module, "manifest_text", lambda z: z.read("manifest.json")))
+        yield
+
+
+def _claimed(path: str, *_: Any) -> str:
+    """What slot.json says that the bundle's sha256 is, as if it had been found so."""
+    if not path.endswith("model.edgec"):
+        return digest(path)
+    return str(json.loads(Path(path).with_name("slot.json").read_text())["sha256"])
+
+
+CHECKS: Mapping[str, Patch] = {
+    "the signature's numbers": _instead(trust, "verify", lambda *_: True),
+    "whose key it is": _instead(trust, "_check_key", lambda *_: None),
+    "which application": _instead(trust, "_check_app", lambda *_: None),
+    "the bundle's files": _instead(trust, "_check_files", lambda *_: None),
+    "that it is signed": _instead(slots.Slots, "vouch", lambda *_: None),
+    "how old it is": _instead(slots.Slots, "check_age", lambda *_: None),
+    "a slot's name": _instead(slots, "_check_slot", lambda _: None),
+    "what a slot holds": _instead(slots.Slots, "_differs", lambda *_: False),
+    "no links": _instead(slots, "plain", lambda path, folder=False: os.path.exists(path)),
+    "the slot's bundle": _instead(slots, "digest", _claimed),
+    "an application's name": _instead(slots, "_check_name", lambda _: None),
+    "the parts' names": _instead(incoming, "_SHA256", _ANYTHING),
+    "entries of the zip": _any_entries,
+    "headers of code": _instead(bundles, "elf_fault", lambda *_, **__: None),
+    "the options": _instead(agent, "_timing", lambda options: [str(o) for o in options]),
+    "a wheel's signature": _instead(wheels, "check_wheel", lambda *_: None),
+    "a wheel's files": _instead(wheels.Site, "_files", lambda *_: {}),
+    "what a library was made for": _instead(attack_lies, "taken_out", "_lie"),
+    "headers of a library": _instead(attack_lies, "taken_out", "fault"),
+    "a wheel's names": _instead(wheels, "_MEMBER", _ANYTHING),
+}
+"""Every check that refuses an attack, and what stands in its place when it is taken out."""
+
+
+class Succeeded(Exception):
+    """An attack did."""
+
+
+def snapshot(root: Path) -> dict[str, str]:
+    """What is on the device, but for what is on its way and what only may be tried."""
+    found = {}
+    for folder, folders, names in os.walk(root):
+        folders[:] = [f for f in folders if f not in ("incoming", "new", "try")]
+        for name in (*names, *(f for f in folders if os.path.islink(os.path.join(folder, f)))):
+            path = os.path.join(folder, name)
+            if name != "lock":
+                found[os.path.relpath(path, root)] = os.readlink(path) if os.path.islink(path) else digest(path)
+    return found
+
+
+def attempt(case: Case, files: Files, folder: Path, without: tuple[str, ...] = ()) -> str:
+    """What the device said.  Raises Succeeded where the attack did, in anything.  without: checks taken out."""
+    shutil.copytree(files.template, folder / "root", symlinks=True)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(mock.patch.dict(os.environ, {"EDGEC_UNITS": str(folder / "units")}))
+        stack.enter_context(mock.patch("shutil.which", lambda name: name))
+        host = Host(files, folder / "root")
+        case.prepare(host)
+        before, allowed = snapshot(folder), files.programs | set(snapshot(files.template).values())
+        for check in without:
+            stack.enter_context(CHECKS[check]())
+        host.device.executed.clear()
+        try:
+            case.attack(host)
+        except EdgecError as e:
+            said = e.what if e.hint else ""
+        else:
+            raise Succeeded("it was not refused")
+    if not said or snapshot(folder) != before or not set(host.device.executed) <= allowed:
+        raise Succeeded("the device changed, or executed something else, or did not say why it refused it")
+    assert host.connection.ask("status", answers.Status)[0].apps is not None
+    host.close()
+    return said
+
+
+def run(found: list[Case], files: Files, base: Path, mutate: bool) -> Iterator[tuple[Case, str, bool]]:
+    """Each case, what came of it, and whether that is good.  mutate: with its checks taken out it must succeed."""
+    for case in found:
+        folder = base / "case"
+        folder.mkdir()
+        try:
+            said, refused = attempt(case, files, folder, case.checks if mutate else ()), True
+        except Succeeded as e:
+            said, refused = str(e), False
+        shutil.rmtree(folder)
+        yield case, said, refused != mutate
+
+
+def main() -> int:
+    """Prints each case; 1 where one is not as it should be."""
+    options = argparse.ArgumentParser()
+    options.add_argument("--mutate", action="store_true")
+    options.add_argument("--only", default="")
+    chosen = options.parse_args()
+    found = [c for c in cases() if chosen.only in c.name]
+    wrong = 0
+    with tempfile.TemporaryDirectory(prefix="edgec-attacks-") as name:
+        base = Path(name)
+        (base / "files").mkdir()
+        builds.use(base)
+        files = Files.make(base / "files")
+        for case, said, good in run(found, files, base, chosen.mutate):
+            wrong += not good
+            print(f"{'ok   ' if good else 'WRONG'} {case.name}: {said}", flush=True)
+    print(f"{len(found)} attacks, {wrong} wrong; {len(CHECKS)} checks{' taken out' if chosen.mutate else ''}")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,104 @@
+"""What the device end starts ends with it: children, output without end, a host that is gone."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from edgec_devices.flash import flash
+from edgec_devices.protocol import Connection
+from edgec_devices.stream import stream_for
+from edgec_runtime.device_end import running
+from edgec_runtime.device_end.running import TooMuch, run
+
+from tests.devices.attack_files import APP, bundle
+
+
+def gone(pid: int) -> bool:
+    """Within some seconds."""
+    for _ in range(200):
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            return True
+        if state == "Z":
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def shell(text: str) -> list[str]:
+    return ["/bin/sh", "-c", text]
+
+
+def test_output_and_status() -> None:
+    done = run(shell("echo out; echo err >&2; exit 3"), timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (3, b"out\n", b"err\n")
+    assert len(run(shell("head -c 3000000 /dev/zero"), timeout=60).stdout) == 3_000_000
+
+
+def test_a_child_that_holds_the_output_open_ends_with_the_program() -> None:
+    began = time.monotonic()
+    done = run(shell("sleep 1000 & echo $!"), timeout=500)
+    assert time.monotonic() - began < 100
+    assert gone(int(done.stdout))
+
+
+def test_a_program_that_hangs_ends_with_its_children() -> None:
+    with pytest.raises(subprocess.TimeoutExpired) as e:
+        run(shell("sleep 1000 & echo $!; wait"), timeout=2)
+    assert gone(int(e.value.output))
+
+
+def test_output_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "MAX_OUTPUT_BYTES", 1 << 20)
+    with pytest.raises(TooMuch, match="wrote more than 1 MB"):
+        run(shell("cat /dev/zero"), timeout=500)
+
+
+def test_a_host_that_is_gone() -> None:
+    source, sink = os.pipe()
+    holder = subprocess.Popen(["sleep", "1"], pass_fds=(sink,))
+    os.close(sink)
+    with pytest.raises(BrokenPipeError):
+        run(shell("sleep 1000"), timeout=500, listen=source)
+    os.close(source)
+    holder.wait()
+
+
+@pytest.mark.cc
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGHUP, None], ids=["told to end", "hung up", "host gone"])
+def test_the_device_end_ends_its_program(tmp_path: Path, root: Path, end: signal.Signals | None) -> None:
+    """Told to, hung up on, or because nobody listens any more; the program has a child."""
+    program = subprocess.run(
+        [sys.executable, "-m", "ziglang", "cc", "-static", "-x", "c", "-", "-o", str(tmp_path / "hang")],
+        input=f'#include <stdio.h>\n#include <unistd.h>\nint main(){{FILE *f=fopen("{tmp_path}/pid","w");'
+        f'fprintf(f,"%d %d",getpid(),fork());fclose(f);for(;;)pause();}}',
+        text=True,
+        capture_output=True,
+    )  # fmt: skip
+    assert program.returncode == 0, program.stderr
+    path = bundle(tmp_path / "1.edgec", (tmp_path / "hang").read_bytes(), "hang")
+    assert flash(path, ["local:"])[0].ok
+    connection = Connection(stream_for("local:"))
+    connection._send("run", b"", {"app": APP, "limit": 300.0, "options": ["--runs", "1"]})
+    connection._turn(time.monotonic())
+    for _ in range(400):
+        connection._turn(time.monotonic() + 0.05)
+        if (tmp_path / "pid").exists() and len((tmp_path / "pid").read_text().split()) == 2:
+            break
+    pids = [int(w) for w in (tmp_path / "pid").read_text().split()]
+    stream = connection.stream
+    process = stream._process  # type: ignore[attr-defined]
+    if end is None:
+        stream.close()
+    else:
+        process.send_signal(end)
+        process.wait(60)
+        stream.close()
+    assert all(gone(pid) for pid in pids if pid)
