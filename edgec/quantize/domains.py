@@ -31,7 +31,8 @@ def int8_ops(graph: Graph, ranges: Mapping[Value, Range], left: Collection[Op] =
     An op with a scale rule of its own does when its weights are constant. One that keeps its input's scale follows its
     neighbours: int8 where a producer or all readers are; but at the end of the graph, where nothing else is computed
     from it, it does not force unlike ranges (boxes and scores) into one scale. An island of int8 ops that multiplies
-    nothing by weights and lies beside float ops is not worth its conversions, and stays float.
+    nothing by weights and lies beside float ops is not worth its conversions, and stays float. So does a function of
+    each element that reads what is float anyway: the int8 of a relu's result is finer than that of its input.
     """
     able = [op for op in graph.ops if op not in left and _able(op)]
     chosen = {op for op in able if op.spec.quant is not QuantRule.SAME}
@@ -41,7 +42,19 @@ def int8_ops(graph: Graph, ranges: Mapping[Value, Range], left: Collection[Op] =
     for island in _islands(graph, chosen):
         if not any(op.spec.macs(op) for op in island) and _touches_float(graph, island, chosen):
             chosen -= island
+    producer = graph.producers()
+    for op in graph.ops:
+        before = producer.get(op.inputs[0]) if op in chosen and _function(op) else None
+        if before is not None and before not in chosen:
+            chosen.remove(op)
     return chosen
+
+
+def _function(op: Op) -> bool:
+    """Whether each element of the result is computed from one element, and from constants."""
+    x, *others = op.inputs
+    free = op.spec.quant is QuantRule.FREE and "weight" not in op.spec.roles
+    return free and all(v.const is not None for v in others) and x.type.shape == op.output.type.shape
 
 
 def _able(op: Op) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 from edgec.ir import Graph, Op, OpDef, TensorType, Value
 from edgec.ops.binary import Add
 from edgec.ops.conv import DepthwiseConv2D
-from edgec.ops.norm import BatchNorm
+from edgec.ops.norm import BatchNorm, InstanceNorm
 from edgec.ops.pool import AveragePool2D
 from edgec.ops.reduce import MEAN_SIZES, Mean
 from edgec.ops.transpose_conv import TransposeConv2D
@@ -27,7 +27,8 @@ def lower(graph: Graph) -> Graph:
     An average over a whole image becomes a mean: int8 means have a scale of their own, where a pool must take that of
     the image, whose largest element is some times as large as the largest average.
 
-    Transposed convolutions lose bias and activation to an op behind them: the Edge TPU knows no newer form.
+    Transposed convolutions lose bias and activation to an op behind them: the Edge TPU knows no newer form. A bias that
+    an instance norm takes away again is left out.
     """
     result = graph.copy()
     for op in list(result.ops):
@@ -66,8 +67,16 @@ def _global_pool(op: Op, spec: AveragePool2D) -> None:
         op.spec = Mean((1, 2))
 
 
+def _centres(spec: OpDef) -> bool:
+    """Whether what is the same for all elements of a channel is nothing to it."""
+    return isinstance(spec, InstanceNorm) and not spec.groups
+
+
 def _transpose_conv(graph: Graph, op: Op, spec: TransposeConv2D) -> None:
     bias = op.inputs[2] if len(op.inputs) > 2 and np.any(op.inputs[2].const) else None
+    readers = [r.spec for r in graph.users().get(op.output, [])]
+    if spec.act == "none" and op.output not in graph.outputs and readers and all(map(_centres, readers)):
+        bias = None
     op.spec, op.inputs = replace(spec, act="none"), op.inputs[:2]
     if bias is None and spec.act == "none":
         return

@@ -133,13 +133,14 @@ def test_graphs_that_differ_in_numbers_share_a_library() -> None:
     one = Work(graph, tries).do(MinMaxRanges())
     two = one.do(BiasCorrection(inherited=False)).do(BiasCorrection())
     assert one.int8().graph != two.int8().graph
-    before = _load.cache_info().misses
+    loaded = []
     for work in (one, two):
         int8 = work.int8().graph
         got, want = run.int8(int8, 10**9)(tries[0], None), interp(int8, tries[0])
         for name, y in want.items():
             np.testing.assert_array_equal(got[name], y)
-    assert _load.cache_info().misses == before + 1
+        loaded.append(_load.cache_info().misses)
+    assert loaded[0] == loaded[1]
 
 
 @pytest.mark.parametrize("graph", [NETS["chain"](), NETS["residual"]()], ids=lambda g: g.name)

@@ -10,11 +10,13 @@ from hypothesis import strategies as st
 
 from edgec.errors import InputError
 from edgec.ir import Builder, Graph, Op, Quant, TensorType, interp, verify
+from edgec.ops.activation import LeakyRelu
 from edgec.ops.binary import Add, Mul
 from edgec.ops.common import quantize_bias
 from edgec.ops.concat import Concat
 from edgec.ops.conv import Conv2D
-from edgec.ops.norm import BatchNorm
+from edgec.ops.norm import BatchNorm, InstanceNorm
+from edgec.ops.pool import MaxPool2D
 from edgec.ops.shape import Reshape
 from edgec.ops.transpose_conv import TransposeConv2D
 from edgec.ops.unary import LOGISTIC_QUANT, Logistic, Relu
@@ -82,6 +84,25 @@ def test_light_islands_between_float_ops_stay_float() -> None:
     y = net.op(Add(), net.op(Add(), x, net.const(3)), net.const(3))
     graph = net.done(net.op(Conv2D(), y, w))
     assert not is_quantized(quantize(graph, samples(graph)))
+
+
+def test_a_function_of_what_is_float_stays_float() -> None:
+    """Its result is rounded, not what it reads too; a bias that the norm takes away again costs no rounding either."""
+    net = Net("norms")
+    x = net.conv(net.input(1, 8, 8, 3), 8, act="none")
+    y = net.op(Relu(), net.op(InstanceNorm(), x, net.const(8), net.const(8)))
+    up = net.op(TransposeConv2D(stride=(2, 2)), y, net.const(6, 2, 2, 8), net.const(6))
+    z = net.op(LeakyRelu(0.1), net.op(InstanceNorm(), up, net.const(6), net.const(6)))
+    graph = net.done(net.conv(net.op(MaxPool2D(), z), 4, act="none"))
+    tries = samples(graph)
+    q = quantize(graph, tries)
+    between = ["dequantize", "instance_norm"]
+    assert [op.kind for op in q.ops] == [
+        *("quantize", "conv2d", *between, "relu", "quantize"),
+        *("transpose_conv2d", *between, "leaky_relu", "quantize", "max_pool2d", "conv2d", "dequantize"),
+    ]
+    for agreement in compare((interp(graph, s), interp(q, s)) for s in tries).values():
+        assert agreement.sqnr_db > 30
 
 
 def test_a_view_follows_its_neighbours() -> None:

@@ -20,6 +20,8 @@ from edgec.quantize.work import Work
 
 _FEW = 256
 """Rows of channels: what so few need, those of other samples may not. A vector for each photo keeps min and max."""
+_GROUPED = 1 << 20
+"""Elements of one layer's windows, where it has groups: 4 MB."""
 _ROWS = 256
 """Of a softmax: each has many elements."""
 
@@ -71,20 +73,24 @@ class Choose:
         best = min(totals, key=lambda r: totals[r])
         return best if totals[best] < self.than * totals[seen] else seen
 
+    def _count(self, p: Products) -> int:
+        """Of windows. Fewer where each has many groups: a wide depthwise layer has as many of its own in one place."""
+        return self.windows if p.groups == 1 else max(1, min(self.windows, _GROUPED // (p.groups * p.depth)))
+
     def _windows(self, work: Work, layers: Mapping[Op, Products]) -> dict[Op, Array]:
         """Some of each layer, [n, G, D]; of a softmax some rows, [n, C]."""
         soft = [op for op in work.graph.ops if softmax(op) is not None]
         parts: dict[Op, list[Array]] = {op: [] for op in (*layers, *soft)}
         by_value = readers(parts)
         numbers = {op: i for i, op in enumerate(work.graph.ops)}
-        rows = -(-self.windows // len(work.samples))
 
         def of_sample(i: int) -> Observe:
             def observe(v: Value, array: Array) -> None:
                 for op in by_value.get(v, ()):
                     rng = np.random.default_rng((work.seed, i, numbers[op]))
                     if op in layers:
-                        parts[op].append(layers[op].windows(array, rows, rng))
+                        count = -(-self._count(layers[op]) // len(work.samples))
+                        parts[op].append(layers[op].windows(array, count, rng))
                     else:
                         every = array.reshape(-1, array.shape[-1])
                         count = min(len(every), -(-_ROWS // len(work.samples)))
