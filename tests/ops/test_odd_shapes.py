@@ -20,6 +20,7 @@ from edgec.ops.norm import BatchNorm, InstanceNorm
 from edgec.ops.quantize import Dequantize
 from edgec.ops.reduce import Mean, Sum
 from edgec.ops.softmax import LogSoftmax
+from edgec.ops.transpose_conv import TransposeConv2D
 from edgec.ops.unary import Tanh
 from edgec.passes.pipeline import optimize
 from edgec.schedule.cores import core
@@ -62,6 +63,7 @@ def test_a_result_without_elements_needs_no_kernel(spec: OpDef, types: list[Tens
         (Conv2D(), [(1, 4, 4, 0), (2, 3, 3, 0)]),
         (Conv2D(), [(1, 4, 4, 2), (2, 3, 3, 0)]),
         (DepthwiseConv2D(), [(1, 4, 4, 0), (1, 3, 3, 2)]),
+        (TransposeConv2D(pads=(1, 1, 1, 1)), [(1, 4, 4, 0), (1, 0, 0, 0)]),
         (FullyConnected(), [(3, 0), (2, 0)]),
         (GridSample(), [(2, 4, 0, 16), (2, 8, 2, 2)]),
         (Concat(1), [(2, 3), (2,)]),
