@@ -46,7 +46,7 @@ fast:
 	$(BIN)/python -m pytest -n 2 -rs --dist worksteal -m "not (slow or arm or shared or browser)"
 
 models-table: setup
-	$(BIN)/python tests/tables/models_table.py
+	$(BIN)/python -m tests.tables.models_table $(ARGS)
 
 partition-table: setup
 	$(BIN)/python tests/tables/partition_table.py

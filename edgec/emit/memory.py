@@ -50,15 +50,18 @@ def plan_offsets(lives: list[Lifetime]) -> Plan:
 
 def _place(order: list[Lifetime], bound: int) -> Plan:
     """Each buffer in turn at the lowest offset that is free during its life."""
-    plan, placed = Plan(lower_bound=bound), list[tuple[int, int, Lifetime]]()
+    plan, placed = Plan(lower_bound=bound), list[tuple[int, int]]()
+    at: list[list[int]] = [[] for _ in range(max((b.last + 1 for b in order), default=0))]  # which live at each step
     for life in order:
         size, offset = aligned(life.nbytes), 0
-        busy = sorted((s, e) for s, e, other in placed if other.first <= life.last and life.first <= other.last)
-        for start, end in busy:
+        steps = range(life.first, life.last + 1)
+        for start, end in sorted(placed[i] for i in {i for step in steps for i in at[step]}):
             if offset + size <= start:
                 break
             offset = max(offset, end)
-        placed.append((offset, offset + size, life))
+        for step in steps:
+            at[step].append(len(placed))
+        placed.append((offset, offset + size))
         plan.offsets[life.name] = offset
         plan.size = max(plan.size, offset + size)
     return plan

@@ -60,6 +60,8 @@ class L2Norm(OpDef):
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
         """The shape of the input."""
+        if x[0].rank == 0:
+            raise ValueError(f"{x[0]} has no axis")
         real_types(self, x[0])
         return (x[0].with_quant(self.fixed_quant() if x[0].dtype == "int8" else None),)
 

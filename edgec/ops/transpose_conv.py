@@ -74,7 +74,7 @@ class TransposeConv2D(OpDef):
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
         """[N, OH, OW, O]."""
         image, w, *bias = x
-        if image.rank != 4 or w.rank != 4 or image.shape[3] != w.shape[3]:
+        if image.rank != 4 or w.rank != 4 or image.shape[3] != w.shape[3] or 0 in w.shape:
             raise ValueError(f"weights {w} do not fit the image {image}")
         real_types(self, image, w)
         if bias and bias[0].shape != (w.shape[0],):

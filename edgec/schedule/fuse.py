@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from edgec.ir import Graph, KernelCall, Value
 from edgec.schedule.cores import Core
-from edgec.schedule.liveness import lifetimes, peak, tensors
+from edgec.schedule.liveness import Living, tensors
 from edgec.schedule.variant import Choose, preferred
 from edgec.schedule.views import Places
 
@@ -28,6 +29,14 @@ class Step:
     shared: bool = False
 
 
+@dataclass(frozen=True, eq=False)
+class _Change:
+    """Steps that go, and those that come in their place."""
+
+    old: Sequence[Step]
+    new: Sequence[Step]
+
+
 def fuse(graph: Graph, steps: Sequence[Step], core: Core, where: Places, choose: Choose = preferred) -> list[Step]:
     """Let steps that compute elements of one result become parts of the step that makes it.
 
@@ -37,56 +46,76 @@ def fuse(graph: Graph, steps: Sequence[Step], core: Core, where: Places, choose:
     fusion = _Fusion(graph, steps, core, where, choose)
     for step in steps:
         fusion.join(step)
-    return fusion.result
+    return fusion.result()
 
 
 class _Fusion:
-    """The steps as they are joined. made: by its last op, the step that a value comes from."""
+    """The steps as they are joined. ending: by their last op, in the order in which they run."""
 
     def __init__(self, graph: Graph, steps: Sequence[Step], core: Core, where: Places, choose: Choose) -> None:
-        self.core, self.where, self.choose = core, where, choose
-        self.result = list(steps)
+        self.core, self.choose = core, choose
         self.readers: dict[Value, list[int]] = {v: [-1] for v in graph.outputs}
         self.writer = {v: i for i, op in enumerate(graph.ops) for v in op.outputs}
         for i, op in enumerate(graph.ops):
             for v in op.inputs:
                 self.readers.setdefault(v, []).append(i)
-        self.border = {*graph.inputs, *graph.outputs}
-        self.peak = self._peak(self.result)
+        self.ending: dict[int, list[Step]] = {}
+        self.living = Living(len(graph.ops), where, {*graph.inputs, *graph.outputs})
+        self._apply(_Change([], steps))
+        self.peak = self.living.peak()
+
+    def result(self) -> list[Step]:
+        """The steps as they run."""
+        return sorted((s for some in self.ending.values() for s in some), key=lambda s: (s.at, s.ops[-1]))
 
     def join(self, step: Step) -> None:
         """Join the calls of a step with the makers of what they read, where that can be: all, or as many as may."""
         calls = [c for c in step.calls if c.kernel == _CONCAT or len(step.calls) == 1]
-        before, left = self.result, step
+        taken, left = list[_Change](), step
         for call in calls:
-            self.result = next(self._ways(left, call), self.result)
+            change = next(self._ways(left, call), None)
+            if change is not None:
+                self._apply(change)
+                taken.append(change)
             left = self._left(left)
-        if self.result is before or self._settle():
+        if not taken or self._settle():
             return
-        self.result, left = before, step
+        for change in reversed(taken):
+            self._undo(change)
+        left = step
         for call in calls:
-            before = self.result
-            for joined in list(self._ways(left, call)):
-                self.result = joined
+            for change in list(self._ways(left, call)):
+                self._apply(change)
                 if self._settle():
                     break
-                self.result = before
+                self._undo(change)
             left = self._left(left)
+
+    def _apply(self, change: _Change) -> None:
+        for s in change.old:
+            self.ending[s.ops[-1]].remove(s)
+            self.living.remove(s.at, outer(s.calls))
+        for s in change.new:
+            insort(self.ending.setdefault(s.ops[-1], []), s, key=lambda s: s.at)
+            self.living.add(s.at, outer(s.calls))
+
+    def _undo(self, change: _Change) -> None:
+        self._apply(_Change(change.new, change.old))
 
     def _left(self, step: Step) -> Step:
         """What is left of a step."""
-        return next((s for s in self.result if s.ops == step.ops), step)
+        return next((s for s in self.ending.get(step.ops[-1], ()) if s.ops == step.ops), step)
 
     def _settle(self) -> bool:
         """Whether no more bytes live than before."""
-        now = self._peak(self.result)
+        now = self.living.peak()
         if now > self.peak:
             return False
         self.peak = now
         return True
 
-    def _ways(self, step: Step, call: KernelCall) -> Iterator[list[Step]]:
-        """The steps after the call has joined one of the makers of its operands, the last of them first."""
+    def _ways(self, step: Step, call: KernelCall) -> Iterator[_Change]:
+        """The ways in which the call can join one of the makers of its operands, the last of them first."""
         *reads, _ = tensors([call])
         makers = [(v, made) for v in dict.fromkeys(reads) if (made := self._maker(v)) is not None]
         for v, made in sorted(makers, key=lambda pair: -pair[1].at):
@@ -98,8 +127,8 @@ class _Fusion:
 
     def _maker(self, v: Value) -> Step | None:
         """The step that makes the whole of a value by one call, and nothing else."""
-        for s in self.result:
-            if s.ops[-1] == self.writer.get(v) and len(s.calls) == 1:
+        for s in self.ending.get(self.writer.get(v, -1), ()):
+            if len(s.calls) == 1:
                 return s if all(c.kernel != _CONCAT for c in (*s.calls, *s.calls[0].then)) else None
         return None
 
@@ -117,19 +146,15 @@ class _Fusion:
         both = self.choose(replace(head, then=(*head.then, *more)), self.core)
         return both is not None and (alone is None or alone[0].name == both[0].name)
 
-    def _joined(self, made: Step, ops: Sequence[int], more: tuple[KernelCall, ...], old: Sequence[Step]) -> list[Step]:
-        """The steps with more calls in `made`, which runs later if it needs what is not there yet."""
+    def _joined(self, made: Step, ops: Sequence[int], more: tuple[KernelCall, ...], old: Sequence[Step]) -> _Change:
+        """More calls in `made`, which runs later if it needs what is not there yet."""
         ops = (*made.ops, *ops)
         writers = (self.writer.get(v, -1) for v in tensors(more))
         at = made.at if all(i < made.at or i in ops for i in writers) else ops[-1]
         head = replace(made.calls[0], then=(*made.calls[0].then, *more))
-        kept = [s for s in self.result if s not in old]
         rest = tuple(c for c in old[-1].calls if c not in more)
         left = [replace(old[-1], calls=rest)] if rest else []
-        return sorted([*kept, *left, Step(ops, (head,), at)], key=lambda s: s.at)
-
-    def _peak(self, steps: Sequence[Step]) -> int:
-        return peak(lifetimes((outer(s.calls) for s in steps), self.where, self.border))
+        return _Change(old, [*left, Step(ops, (head,), at)])
 
 
 def outer(calls: Sequence[KernelCall]) -> list[Value]:

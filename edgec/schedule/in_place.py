@@ -2,30 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from edgec.ir import Graph, KernelCall, Pointer, Struct, Value
 from edgec.schedule.fuse import Step
-from edgec.schedule.liveness import lifetimes, peak, tensors
+from edgec.schedule.liveness import Living, tensors
 from edgec.schedule.views import Place, Places
 
 
 def in_place(graph: Graph, asked: Sequence[Step], steps: Sequence[Step], where: Places) -> Places:
     """The places after every result that may has gone where an operand was. asked: the steps with plain calls."""
     plain = {s.ops: s.calls for s in asked}
-    border = {*graph.inputs, *graph.outputs}
-    used = [tensors(s.calls) for s in steps]
+    found = _Moves(where, [tensors(s.calls) for s in steps], {*graph.inputs, *graph.outputs})
     for i, step in enumerate(steps):
         calls = plain.get(step.ops, step.calls)
-        found = _same(calls[0]) if len(calls) == len(step.calls) == 1 else ((), None)
-        for x in found[0]:
-            y = found[1]
-            if y is not None and _may(x, y, i, used, where, border):
-                moved = _moved(where, y, where[x])
-                if peak(lifetimes(used, moved, border)) <= peak(lifetimes(used, where, border)):
-                    where = moved
-                    break
-    return where
+        reads, y = _same(calls[0]) if len(calls) == len(step.calls) == 1 else ((), None)
+        if y is not None:
+            next((x for x in reads if found.move(x, y, i)), None)
+    return found.where
+
+
+class _Moves:
+    """Places as results move. used: what each step reads and writes."""
+
+    def __init__(self, where: Places, used: Sequence[Sequence[Value]], border: set[Value]) -> None:
+        self.where, self.used, self.border = dict(where), used, border
+        self.sharing: dict[Value, list[Value]] = {}
+        for v, place in where.items():
+            self.sharing.setdefault(place.root, []).append(v)
+        self.living = Living(len(used), self.where, border)
+        for i, values in enumerate(used):
+            self.living.add(i, values)
+
+    def move(self, x: Value, y: Value, at: int) -> bool:
+        """Let the result of a step lie where its operand does, if it may and no more bytes live then; tells that."""
+        if not self._may(x, y, at):
+            return False
+        to, most = self.where[x], self.living.peak()
+        undo = self.living.move(y, to.root)
+        if self.living.peak() > most:
+            undo()
+            return False
+        for v in self.sharing.pop(y):
+            self.where[v] = Place(to.root, to.at + self.where[v].at)
+            self.sharing[to.root].append(v)
+        return True
+
+    def _may(self, x: Value, y: Value, at: int) -> bool:
+        """Whether a result may lie where an operand of its step does."""
+        root, own = self.where[x].root, self.where[y]
+        if x.type.np_dtype.itemsize != y.type.np_dtype.itemsize or x.type.size != y.type.size:
+            return False
+        if root in self.border or own.root is not y or y in self.border or self.living.last(root) > at:
+            return False
+        return all(v is x for v in self.used[at] if self.where[v].root is root)
 
 
 def _same(call: KernelCall) -> tuple[tuple[Value, ...], Value | None]:
@@ -34,33 +64,10 @@ def _same(call: KernelCall) -> tuple[tuple[Value, ...], Value | None]:
     if call.then or any(x.offset for x in call.operands if isinstance(x, Pointer)):
         return (), None
     if call.kernel == "ek_chain_f32_simd":
-        return tuple(dict.fromkeys(pointers[:4])), pointers[-1]
+        return tuple(x for x in dict.fromkeys(pointers[:4]) if x.const is None), pointers[-1]
     unary = len(pointers) == 2 and len(call.operands) > 2 and call.operands[2] == pointers[1].type.size
     binary = any(isinstance(x, Struct) and x.ctype == "ek_nd_t" for x in call.operands)
     if not (unary or binary or call.kernel == "ek_scale_channels_f32"):
         return (), None
     *reads, y = pointers
     return tuple(x for x in reads if x.const is None and x.type.shape == y.type.shape), y
-
-
-def _may(
-    x: Value,
-    y: Value,
-    at: int,
-    used: Sequence[Sequence[Value]],
-    where: Places,
-    border: Mapping[Value, object] | set[Value],
-) -> bool:
-    """Whether a result may lie where an operand of its step does."""
-    root, own = where[x].root, where[y]
-    if x.type.np_dtype.itemsize != y.type.np_dtype.itemsize or x.type.size != y.type.size:
-        return False
-    if root in border or own.root is not y or y in border:
-        return False
-    if any(where[v].root is root for later in used[at + 1 :] for v in later):
-        return False
-    return all(v is x for v in used[at] if where[v].root is root)
-
-
-def _moved(where: Places, y: Value, to: Place) -> Places:
-    return {v: Place(to.root, to.at + p.at) if p.root is y else p for v, p in where.items()}

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from bisect import bisect_left, insort
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+
+import numpy as np
 
 from edgec.ir import KernelCall, Value
 from edgec.schedule.views import Places
@@ -56,3 +59,71 @@ def peak(lives: Sequence[Lifetime]) -> int:
         change[b.first] += aligned(b.nbytes)
         change[b.last + 1] -= aligned(b.nbytes)
     return max(accumulate(change))
+
+
+def living(lives: Sequence[Lifetime], steps: int) -> list[int]:
+    """The bytes that live at each step."""
+    change = [0] * (steps + 1)
+    for b in lives:
+        change[b.first] += aligned(b.nbytes)
+        change[b.last + 1] -= aligned(b.nbytes)
+    return list(accumulate(change))[:steps]
+
+
+class Living:
+    """The bytes that live at each place in the order of steps, kept up to date while steps move: a change costs what it
+    changes, where `peak` looks at all."""
+
+    def __init__(self, places: int, where: Places, border: Collection[Value]) -> None:
+        self.where, self.border = where, border
+        self._bytes = np.zeros(places, np.int64)
+        self._at: dict[Value, list[int]] = {}
+
+    def add(self, at: int, values: Iterable[Value]) -> None:
+        """A step there reads and writes these."""
+        for root in self._roots(values):
+            places = self._at.setdefault(root, [])
+            old = places[:1] + places[-1:]
+            insort(places, at)
+            self._lives(root, old, [places[0], places[-1]])
+
+    def remove(self, at: int, values: Iterable[Value]) -> None:
+        """It does so no more."""
+        for root in self._roots(values):
+            places = self._at[root]
+            old = [places[0], places[-1]]
+            del places[bisect_left(places, at)]
+            self._lives(root, old, places[:1] + places[-1:])
+
+    def last(self, root: Value) -> int:
+        """The last place where a step reads or writes any of a value's bytes."""
+        return self._at[root][-1]
+
+    def move(self, own: Value, root: Value) -> Callable[[], None]:
+        """What lies in a value's bytes goes to another's; returns what undoes it."""
+        here, there = self._at.pop(own), self._at[root]
+        self._at[root] = sorted([*here, *there])
+        self._moved(own, root, (here, there), ([], self._at[root]))
+
+        def undo() -> None:
+            self._moved(own, root, ([], self._at[root]), (here, there))
+            self._at[own], self._at[root] = here, there
+
+        return undo
+
+    def _moved(self, own: Value, root: Value, old: tuple[Sequence[int], ...], new: tuple[Sequence[int], ...]) -> None:
+        for v, before, after in zip((own, root), old, new, strict=True):
+            self._lives(v, [*before[:1], *before[-1:]], [*after[:1], *after[-1:]])
+
+    def peak(self) -> int:
+        """The most bytes that live at any place."""
+        return int(self._bytes.max(initial=0))
+
+    def _roots(self, values: Iterable[Value]) -> list[Value]:
+        roots = dict.fromkeys(self.where[v].root for v in values)
+        return [root for root in roots if root not in self.border]
+
+    def _lives(self, root: Value, old: Sequence[int], new: Sequence[int]) -> None:
+        for sign, span in ((-1, old), (1, new)):
+            if span and list(old) != list(new):
+                self._bytes[span[0] : span[1] + 1] += sign * aligned(root.type.nbytes)

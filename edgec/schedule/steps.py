@@ -11,7 +11,7 @@ from edgec.schedule.chains import in_chains
 from edgec.schedule.cores import Core
 from edgec.schedule.fuse import Step, fuse, outer
 from edgec.schedule.in_place import in_place
-from edgec.schedule.liveness import ALIGNMENT, aligned, lifetimes, peak, tensors
+from edgec.schedule.liveness import ALIGNMENT, lifetimes, living, peak, tensors
 from edgec.schedule.variant import Choose, Rules, choice
 from edgec.schedule.views import Calls, Places, apart, is_done, places
 
@@ -71,8 +71,8 @@ def _with_room(graph: Graph, steps: Sequence[Step], core: Core, where: Places) -
     """The core as each step finds it: with the room in the arena that tensors leave then, for each of its threads."""
     lives = lifetimes((outer(s.calls) for s in steps), where, {*graph.inputs, *graph.outputs})
     most = peak(lives)
-    living = (sum(aligned(b.nbytes) for b in lives if b.first <= i <= b.last) for i in range(len(steps)))
-    return [replace(core, room=(most - n) // core.threads // ALIGNMENT * ALIGNMENT) for n in living]
+    rooms = ((most - n) // core.threads // ALIGNMENT * ALIGNMENT for n in living(lives, len(steps)))
+    return [replace(core, room=room) for room in rooms]
 
 
 def chosen(call: KernelCall, core: Core, choose: Choose = choice) -> KernelCall:

@@ -31,6 +31,10 @@ _GROWTH = 8.0
 """How much more than by nudges a way may be off."""
 
 
+_CHOOSING = ("detections", "grid_sample", "roi_align")
+"""Ops of floats that go one way or another."""
+
+
 @dataclass
 class Trial:
     """A graph with inputs, and what `interp` makes of them."""
@@ -54,16 +58,18 @@ class Trial:
         found = []
         for seed in range(_NUDGES):
             rng = np.random.default_rng(seed)
-            found.append(_run(self.graph, self.inputs, lambda a, rng=rng: _off(a, rng)))  # type: ignore[misc]
+            given = {n: _off(a, rng) if a.dtype.kind == "f" else a for n, a in self.inputs.items()}
+            found.append(_run(self.graph, given, lambda a, rng=rng: _off(a, rng)))  # type: ignore[misc]
         return found
 
     @cached_property
     def hangs_on_nan(self) -> bool:
-        """Whether an op makes other elements than floats of what is not a number: ways may take that for any number."""
+        """Whether an op chooses by what is not a number, or makes an integer of it: ways may take that for any."""
         for op in self.graph.ops:
             arrays = [self.values[v] for v in op.inputs if v.const is None and v.type.np_dtype.kind == "f"]
-            if any(v.type.np_dtype.kind != "f" for v in op.outputs) and any(np.isnan(a).any() for a in arrays):
-                return op.kind not in ("is_nan", "is_inf")
+            chooses = op.kind in _CHOOSING or any(v.type.np_dtype.kind != "f" for v in op.outputs)
+            if chooses and op.kind not in ("is_nan", "is_inf") and any(np.isnan(a).any() for a in arrays):
+                return True
         return False
 
     def difference(self, v: Value, got: Array) -> str:
@@ -168,7 +174,7 @@ def optimized(trial: Trial) -> Iterator[str]:
 
 def by_onnxruntime(trial: Trial) -> Iterator[str]:
     """All that ONNX has by onnxruntime; the same file as edgec reads it, by `interp`."""
-    part = trial.part(_in_onnx)
+    part = trial.part(lambda op: _in_onnx(op) and not _far_out(trial, op))
     if part is None:
         return
     file = to_onnx(part)
@@ -191,6 +197,12 @@ def by_onnxruntime(trial: Trial) -> Iterator[str]:
     if not any(0 in v.type.shape or v.type.dtype in ("float16", "float64") for v in values):
         # edgec takes a dimension of 0 for an unknown one, and computes every float as float32
         yield from _read_back(trial, part, file, "m.onnx")
+
+
+def _far_out(trial: Trial, op: Op) -> bool:
+    """Whether places are so far outside of an image that float32 has no fractions, or few whole numbers, there."""
+    grid = trial.values.get(op.inputs[1]) if op.kind == "grid_sample" else None
+    return grid is not None and not np.abs(grid).max(initial=0) < 1e3
 
 
 def _in_onnx(op: Op) -> bool:
@@ -234,7 +246,8 @@ def _in_tflite(op: Op) -> bool:
     if op.kind in NO_REFERENCE or any(0 in v.type.shape or v.type.dtype in _NOT_IN_TFLITE for v in values):
         return False
     try:
-        return op.spec.to_tflite(op) is not None
+        # a file of uint8 has all of its ops computed by the kernels of that
+        return op.spec.to_tflite(op) is not None and not op.spec.tflite_needs_uint8(op)
     except AssertionError:  # pads that are legalised first
         return False
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import edgec.ops  # noqa: F401 (registers all operations)
+from edgec.emit.c import segment_source
 from edgec.ir import Builder, Graph, OpDef, Quant, TensorType, interp, verify
 from edgec.ops.bits import ShiftLeft
 from edgec.ops.cast import Cast
@@ -14,12 +15,15 @@ from edgec.ops.concat import Concat
 from edgec.ops.conv import Conv2D, DepthwiseConv2D
 from edgec.ops.detection import Detections
 from edgec.ops.grid_sample import GridSample
-from edgec.ops.matmul import FullyConnected
-from edgec.ops.norm import InstanceNorm
+from edgec.ops.matmul import BatchMatMul, FullyConnected
+from edgec.ops.norm import BatchNorm, InstanceNorm
 from edgec.ops.quantize import Dequantize
 from edgec.ops.reduce import Mean, Sum
 from edgec.ops.softmax import LogSoftmax
+from edgec.ops.transpose_conv import TransposeConv2D
+from edgec.ops.unary import Tanh
 from edgec.passes.pipeline import optimize
+from edgec.schedule.cores import core
 from tests.fuzzing.graphs import random_graph
 from tests.harness import assert_agree, random_inputs, run_c
 
@@ -59,9 +63,11 @@ def test_a_result_without_elements_needs_no_kernel(spec: OpDef, types: list[Tens
         (Conv2D(), [(1, 4, 4, 0), (2, 3, 3, 0)]),
         (Conv2D(), [(1, 4, 4, 2), (2, 3, 3, 0)]),
         (DepthwiseConv2D(), [(1, 4, 4, 0), (1, 3, 3, 2)]),
+        (TransposeConv2D(pads=(1, 1, 1, 1)), [(1, 4, 4, 0), (1, 0, 0, 0)]),
         (FullyConnected(), [(3, 0), (2, 0)]),
         (GridSample(), [(2, 4, 0, 16), (2, 8, 2, 2)]),
         (Concat(1), [(2, 3), (2,)]),
+        (L2Norm(), [()]),
     ],
 )
 def test_types_that_do_not_fit_are_a_value_error(spec: OpDef, types: list[tuple[int, ...]]) -> None:
@@ -87,6 +93,18 @@ def test_plain_int8_that_folds_to_a_constant_is_legal() -> None:
     graph = optimize(b.graph)
     verify(graph, "partitioned")
     assert not graph.ops
+
+
+@pytest.mark.parametrize("name", ["x86_64_v3", "cortex_a72"])
+def test_schedules_take_constants_and_products_of_nothing(name: str) -> None:
+    b = Builder("g")
+    channel = [b.const(np.full(6, 1 + i, F32), "k") for i in range(4)]
+    image = b.const(np.ones((1, 4, 5, 6), F32), "image")
+    y = b.add(Tanh(), [b.add(BatchNorm(), [image, *channel])], "y")
+    empty = [b.input("a", TensorType((17, 3, 7, 0))), b.input("b", TensorType((17, 3, 0, 8)))]
+    b.graph.outputs = [y, b.add(BatchMatMul(), empty, "product")]
+    source = segment_source(b.graph, "seg", core(name))
+    assert "ek_batch_matmul_f32_simd(" not in source.text
 
 
 @pytest.mark.cc

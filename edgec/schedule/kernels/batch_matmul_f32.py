@@ -33,7 +33,7 @@ def _schedules(call: KernelCall, core: Core) -> Sequence[Schedule]:
         return []
     p = product.struct("ek_batch_matmul_t")
     m, n, k = (p.number(name) for name in ("m", "n", "k"))
-    if n < core.vector // 4:
+    if n < core.vector // 4 or k == 0:
         return []
     return [{"tile": tile} for tile in tiles(Windows(1, 1, m, k, 1, m, n, group_ic=k), core)]
 
