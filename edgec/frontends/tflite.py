@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -86,7 +87,8 @@ def add_operator(
     options = Options.of(o.options) if hasattr(o.options, "__dict__") else o.options
     kept = {v: v for v in variables}
     try:
-        definition.from_tflite(TfliteOp(o.name, options, o.version, [*inputs], [*outputs], build, o.uint8, kept))
+        given = TfliteOp(o.name, options, o.version, [*inputs], [*outputs], build, o.uint8, kept, o.intermediates)
+        definition.from_tflite(given)
         if isinstance(options, Options):
             options.check()
     except (ValueError, AttributeError, IndexError, TypeError, KeyError, ArithmeticError) as e:
@@ -170,7 +172,8 @@ class _Reader:
 
     def _operator(self, o: FileOperator, values: dict[int, Value]) -> None:
         if o.name in OPERATORS:
-            self.variables.operator(o, values, lambda i: self._value(i, values), self._called)
+            with suppress(*((UnsupportedError,) if self.opaque else ())):
+                self.variables.operator(o, values, lambda i: self._value(i, values), self._called)
             return
         definition = by_name("tflite", o.name) if self.opaque else definition_of(o)  # before its tensors
         keeps_state = definition is not None and definition.keeps_state

@@ -46,7 +46,7 @@ class FileOperator:
     """One operator: the builtin's name, or `CUSTOM` and the custom one's; tensors by index, absent inputs negative.
 
     builtin: its number in TFLite's schema. options: the schema's object, None, or the bytes of a custom operator.
-    uint8: whether it has a quantized uint8 tensor. at: where it is, for messages.
+    uint8: whether it has a quantized uint8 tensor. at: where it is, for messages. intermediates: of its own tensors.
     """
 
     name: str
@@ -57,6 +57,7 @@ class FileOperator:
     options: Any
     uint8: bool
     at: str
+    intermediates: tuple[TensorType, ...] = ()
 
     @property
     def opcode(self) -> str:
@@ -112,7 +113,9 @@ class TfliteFile:
             uint8 = any(i >= 0 and self._is_uint8(i) for i in (*inputs, *outputs))
             options = operator.customOptions if custom else operator.builtinOptions
             at = f"operator {number} ({name}), {self.path}"
-            yield FileOperator(name, builtin, int(code.version or 1), inputs, outputs, options, uint8, at)
+            between = tuple(self.type(i) for i in _indices(operator.intermediates))
+            version = int(code.version or 1)
+            yield FileOperator(name, builtin, version, inputs, outputs, options, uint8, at, between)
 
     def name(self, i: int) -> str:
         """The name of a tensor; where a file gives one name to several, the later ones are numbered."""
