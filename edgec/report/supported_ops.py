@@ -24,9 +24,9 @@ BiasGelu, FastGelu, QuickGelu and the layer normalisations. Ops without a kernel
 like) are read as several others. `make conformance` runs ONNX's own node tests through the generated C.
 
 Of TFLite, sparse weights and weights of 4 bits become dense int8 or float ones. UNIDIRECTIONAL_SEQUENCE_LSTM is read
-with floats and int8; its variables are state, and so are resource variables (VAR_HANDLE, READ_VARIABLE, ASSIGN_VARIABLE,
-CALL_ONCE): see [state.md](state.md). TFLite_Detection_PostProcess is read with the fast suppression and one class for
-each box.
+with floats and int8; its variables are state, and so are resource variables (VAR_HANDLE, READ_VARIABLE,
+ASSIGN_VARIABLE, CALL_ONCE): see [state.md](state.md). TFLite_Detection_PostProcess is read with the fast suppression
+and one class for each box.
 
 """
 
