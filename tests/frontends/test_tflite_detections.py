@@ -12,7 +12,7 @@ from flatbuffers import flexbuffers
 
 from edgec.errors import UnsupportedError
 from edgec.frontends import read_model
-from edgec.ir import interp
+from edgec.ir import Array, interp
 from tests.frontends.tflite_operators import Given, const, model_of, packed, reference
 from tests.harness import assert_agree, run_c
 
@@ -119,7 +119,7 @@ def test_suppression_of_boxes_that_overlap(
     outputs: list[Any] = [((most,), np.int32), *([((most,), np.float32)] * (version - 4)), ((), np.int32)]
     table = (f"NonMaxSuppressionV{version}Options", dict[str, Any]())
     model = model_of(f"NON_MAX_SUPPRESSION_V{version}", table, [Given(boxes), Given(scores), *limits], outputs)
-    path, fed = tmp_path / "m.tflite", {"x0": boxes, "x1": scores}
+    path, fed = tmp_path / "m.tflite", dict[str, Array](x0=boxes, x1=scores)
     path.write_bytes(packed(model))
     graph, want = read_model(path), reference(packed(model), fed, builtin=True)
     for got in (interp(graph, fed), run_c(graph, fed)):
