@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import edgec.ops  # noqa: F401 (registers all operations)
 from edgec.errors import InputError, UnsupportedError
-from edgec.frontends.tflite_file import FileOperator, TfliteFile, as_int8, damage_told
+from edgec.frontends.tflite_file import FileOperator, TfliteFile, as_int8, damage_told, inner
 from edgec.frontends.tflite_variables import OPERATORS, Variables
 from edgec.ir import Builder, Graph, Op, OpDef, TfliteOp, Value, fold
 from edgec.ir.attributes import Options
 from edgec.ir.opdef import by_name
+from edgec.ir.types import dequantize
 from edgec.ops.opaque import Opaque
-from edgec.ops.quantize import Quantize
+from edgec.ops.quantize import Dequantize, Quantize
 
 
 def read_tflite(path: Path, input_shapes: Mapping[str, tuple[int, ...]], opaque: bool = False) -> Graph:
@@ -50,7 +52,7 @@ class TfliteBuilder(Builder):
 
     def declared(self, file: TfliteFile, i: int) -> Value:
         """A value of the type that the file declares for a tensor."""
-        value = self.value(file.name(i), as_int8(file.type(i)))
+        value = self.value(file.name(i), inner(file.type(i)))
         dims = file.open_dims(i)
         if dims is not None and len(dims) == value.type.rank:
             self.open[value] = dims
@@ -58,7 +60,10 @@ class TfliteBuilder(Builder):
 
     def constant(self, file: TfliteFile, i: int) -> Value:
         """A constant of the file."""
-        return self.const(file.data(i), file.name(i), as_int8(file.type(i)).quant)
+        data, type_ = file.data(i), file.type(i)
+        if inner(type_).dtype != type_.dtype == "int16":
+            return self.const(dequantize(data, type_), file.name(i))
+        return self.const(data, file.name(i), as_int8(type_).quant)
 
 
 def definition_of(o: FileOperator) -> type[OpDef]:
@@ -86,7 +91,8 @@ def add_operator(
     options = Options.of(o.options) if hasattr(o.options, "__dict__") else o.options
     kept = {v: v for v in variables}
     try:
-        definition.from_tflite(TfliteOp(o.name, options, o.version, [*inputs], [*outputs], build, o.uint8, kept))
+        given = TfliteOp(o.name, options, o.version, [*inputs], [*outputs], build, o.uint8, kept, o.intermediates)
+        definition.from_tflite(given)
         if isinstance(options, Options):
             options.check()
     except (ValueError, AttributeError, IndexError, TypeError, KeyError, ArithmeticError) as e:
@@ -151,10 +157,12 @@ class _Reader:
     def _border_in(self, i: int) -> Value:
         name, file_type = self.file.name(i), self.file.type(i)
         value = self.build.input(name, file_type)
-        inner = as_int8(file_type)
-        if inner == file_type:
+        type_ = inner(file_type)
+        if type_ == file_type:
             return value
-        return self.build.add(Quantize(), [value], f"{name}_int8", inner.quant)
+        if type_.dtype == "float32":
+            return self.build.add(Dequantize(), [value], f"{name}_float32")
+        return self.build.add(Quantize(), [value], f"{name}_int8", type_.quant)
 
     def _border_out(self, i: int, values: dict[int, Value]) -> Value:
         value = self._value(i, values)
@@ -162,7 +170,7 @@ class _Reader:
         file_type = file_type.with_shape(value.type.shape)
         if file_type == value.type:
             return value
-        value.name = self.build.name(f"{name}_int8")  # the file's name belongs to what the caller gets
+        value.name = self.build.name(f"{name}_{value.type.dtype}")  # the file's name belongs to what the caller gets
         outer = Value(name, file_type)
         self.build.source = name
         self.build.write(Quantize(file_type.dtype), [value], [outer])
@@ -170,7 +178,8 @@ class _Reader:
 
     def _operator(self, o: FileOperator, values: dict[int, Value]) -> None:
         if o.name in OPERATORS:
-            self.variables.operator(o, values, lambda i: self._value(i, values), self._called)
+            with suppress(*((UnsupportedError,) if self.opaque else ())):
+                self.variables.operator(o, values, lambda i: self._value(i, values), self._called)
             return
         definition = by_name("tflite", o.name) if self.opaque else definition_of(o)  # before its tensors
         keeps_state = definition is not None and definition.keeps_state
@@ -178,6 +187,8 @@ class _Reader:
         variables = [
             v for i, v in zip(o.inputs, inputs, strict=True) if v is not None and i not in values and v.const is None
         ]
+        if o.int16:
+            inputs = [v and self._real(v) for v in inputs]
         for i in o.outputs:
             if i not in values:
                 values[i] = self.build.declared(self.file, i)
@@ -191,6 +202,12 @@ class _Reader:
                 raise
             add_opaque(self.build, o, [None if v in variables else v for v in inputs], outputs, e.what)
         ops[mark:] = [op for op in ops[mark:] if isinstance(op.spec, Opaque) or not fold(op)]
+
+    def _real(self, v: Value) -> Value:
+        """A constant beside int16, which is computed in floats, as the floats that it stands for."""
+        if v.const is None or v.type.quant is None:
+            return v
+        return self.build.const(dequantize(v.const, v.type), v.name)
 
     def _input(self, i: int, values: dict[int, Value], keeps_state: bool) -> Value | None:
         """An operator's input: absent, a variable that it keeps, or a value."""

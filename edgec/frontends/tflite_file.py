@@ -46,7 +46,8 @@ class FileOperator:
     """One operator: the builtin's name, or `CUSTOM` and the custom one's; tensors by index, absent inputs negative.
 
     builtin: its number in TFLite's schema. options: the schema's object, None, or the bytes of a custom operator.
-    uint8: whether it has a quantized uint8 tensor. at: where it is, for messages.
+    uint8: whether it has a quantized uint8 tensor. at: where it is, for messages. intermediates: of its own tensors.
+    int16: whether it has a quantized int16 tensor that is no variable.
     """
 
     name: str
@@ -57,6 +58,8 @@ class FileOperator:
     options: Any
     uint8: bool
     at: str
+    intermediates: tuple[TensorType, ...] = ()
+    int16: bool = False
 
     @property
     def opcode(self) -> str:
@@ -112,7 +115,10 @@ class TfliteFile:
             uint8 = any(i >= 0 and self._is_uint8(i) for i in (*inputs, *outputs))
             options = operator.customOptions if custom else operator.builtinOptions
             at = f"operator {number} ({name}), {self.path}"
-            yield FileOperator(name, builtin, int(code.version or 1), inputs, outputs, options, uint8, at)
+            int16 = any(i >= 0 and self._is_int16(i) for i in (*inputs, *outputs))
+            between = tuple(self.type(i) for i in _indices(operator.intermediates))
+            version = int(code.version or 1)
+            yield FileOperator(name, builtin, version, inputs, outputs, options, uint8, at, between, int16)
 
     def name(self, i: int) -> str:
         """The name of a tensor; where a file gives one name to several, the later ones are numbered."""
@@ -145,6 +151,11 @@ class TfliteFile:
     def _is_uint8(self, i: int) -> bool:
         """Whether a tensor is of quantized uint8; of types that edgec does not compute with it is not."""
         return self.subgraph.tensors[i].type == schema.TensorType.UINT8 and as_int8(self.type(i)) != self.type(i)
+
+    def _is_int16(self, i: int) -> bool:
+        """Whether a tensor's int16 are floats inside the graph."""
+        wide = self.subgraph.tensors[i].type == schema.TensorType.INT16 and not self.is_variable(i)
+        return wide and self.type(i).quant is not None
 
     def _check_quant(self, i: int, t: TensorType, quant: Quant) -> None:
         """Raise InputError for scales and zero points that no converter writes."""
@@ -221,6 +232,11 @@ def as_int8(t: TensorType) -> TensorType:
         return t
     zeros = tuple(z - 128 for z in t.quant.zero_point)
     return t.with_quant(Quant(t.quant.scale, zeros, t.quant.axis), "int8")
+
+
+def inner(t: TensorType) -> TensorType:
+    """The type inside a graph: int8 for quantized uint8, floats for quantized int16."""
+    return as_int8(t) if t.dtype != "int16" or t.quant is None else TensorType(t.shape)
 
 
 def _indices(vector: Any) -> tuple[int, ...]:

@@ -43,7 +43,10 @@ class Variables:
         """Follow one of OPERATORS. value: of a tensor. run: follows the operators of another subgraph."""
         handle = self.handles.get(o.inputs[0]) if o.inputs else None
         if o.name == "CALL_ONCE":
-            called = run(replace(self.file, subgraph=self.file.model.subgraphs[o.options.initSubgraphIndex]))
+            once = self.file.model.subgraphs[o.options.initSubgraphIndex]
+            if once is self.file.subgraph or len(once.inputs if once.inputs is not None else ()):
+                raise UnsupportedError("CALL_ONCE of a subgraph with inputs", o.at, "convert the model again")
+            called = run(replace(self.file, subgraph=once))
             for key, v in called.now.items():
                 if v.const is None:
                     what = f"the variable {v.name} begins as something that is computed at run time"

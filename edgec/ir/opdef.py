@@ -121,7 +121,8 @@ class TfliteOp:
     has none), of a custom operator its bytes.
 
     Its values are int8 where the file has quantized uint8; `uint8` tells that the file's operator has such a tensor.
-    kept: its inputs that are variables, each with what it is at the next call; `from_tflite` says so.
+    kept: its inputs that are variables, each with what it is at the next call; `from_tflite` says so. intermediates:
+    types of what its kernel computes on the way.
     """
 
     name: str
@@ -132,6 +133,7 @@ class TfliteOp:
     build: Builder
     uint8: bool = False
     kept: dict[Value, Value] = field(default_factory=dict)
+    intermediates: tuple[TensorType, ...] = ()
 
     def input(self, i: int) -> Value:
         """A required input."""

@@ -14,6 +14,7 @@ from edgec.ir.opdef import Arg
 from edgec.ir.types import dequantize
 from edgec.ops.common import real_types
 from edgec.ops.quantize import Dequantize
+from edgec.ops.suppression import overlap
 
 _F = np.float32
 _MOST = 1 << 16
@@ -58,7 +59,7 @@ class Detections(OpDef):
         for i in np.argsort(-best, kind="stable"):
             if len(kept) == self.most or not best[i] >= _F(self.score):
                 break
-            if all(_overlap(corners[k], corners[i]) <= _F(self.overlap) for k in kept):
+            if all(overlap(corners[k], corners[i]) <= _F(self.overlap) for k in kept):
                 kept.append(int(i))
         y = [np.zeros(t.shape, _F) for t in yt]
         for out, values in zip(y, (corners, own, best), strict=False):
@@ -126,12 +127,3 @@ class Detections(OpDef):
             (boxes, Arg(TensorType(equal.shape), True, equal), fixed),
             label="equal",
         )
-
-
-def _overlap(a: Array, b: Array) -> float:
-    """Intersection over union; 0 where a box has no area."""
-    of_a, of_b = ((v[2] - v[0]) * (v[3] - v[1]) for v in (a, b))
-    if of_a <= 0 or of_b <= 0:
-        return 0.0
-    h, w = np.maximum(np.minimum(a[2:], b[2:]) - np.maximum(a[:2], b[:2]), _F(0))
-    return float(h * w / (of_a + of_b - h * w))

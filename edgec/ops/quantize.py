@@ -30,11 +30,12 @@ from edgec.ir.opdef import Arg
 from edgec.ops import linear_quantization as linear
 from edgec.ops.common import suffix
 from edgec.ops.fixed_point import multiply_by_quantized_multiplier, quantize_multiplier
+from edgec.ops.shape import Reshape
 
 
 @dataclass(frozen=True)
 class Quantize(OpDef):
-    """To int8 or uint8: from float32 (round(x / scale) + zero_point, ties away from zero) or from another scale.
+    """To int8, uint8 or int16: from float32 (round(x / scale) + zero_point, ties away from zero) or from another scale.
 
     even: ties of floats go to the even integer, as ONNX has it. What is not a number becomes the zero point.
     """
@@ -83,7 +84,10 @@ class Quantize(OpDef):
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
-        """The declared output says all."""
+        """The declared output says all; where that is floats (int16 of the file), its reals are the input's."""
+        if op.outputs[0].type.dtype == "float32":
+            Dequantize.from_tflite(op)
+            return
         op.build.write(cls(op.outputs[0].type.dtype), [op.input(0)], op.outputs)
 
     def to_tflite(self, op: Op) -> TfliteCode | None:
@@ -111,6 +115,7 @@ class Quantize(OpDef):
         shape = (1, 3, 4, 5)
         yield Sample(cls(), (Arg(TensorType(shape)),), Quant.per_tensor(0.02, -3), "f32_s8")
         yield Sample(cls("uint8"), (Arg(TensorType(shape)),), Quant.per_tensor(0.02, 125), "f32_u8")
+        yield Sample(cls("int16"), (Arg(TensorType(shape)),), Quant.per_tensor(0.0001), "f32_s16")
         ties = (np.arange(60).reshape(shape) - 30).astype(np.float32) / 4
         for dtype, zero in (("int8", -3), ("uint8", 125)):
             args = (Arg(TensorType(shape), data=ties),)
@@ -168,8 +173,9 @@ class Dequantize(OpDef):
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
-        """The input's type says all."""
-        op.build.write(cls(), [op.input(0)], op.outputs)
+        """The input's type says all; where that is floats (int16 of the file), they are the output."""
+        x = op.input(0)
+        op.build.write(Reshape(x.type.shape) if x.type.dtype == "float32" else cls(), [x], op.outputs)
 
     def to_tflite(self, op: Op) -> TfliteCode:
         """DEQUANTIZE; version 2 is int8."""
@@ -183,7 +189,7 @@ class Dequantize(OpDef):
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        """int8 and uint8."""
-        for dtype, zero in (("int8", -7), ("uint8", 130)):
+        """int8, uint8 and int16."""
+        for dtype, zero in (("int8", -7), ("uint8", 130), ("int16", 0)):
             x = TensorType((1, 3, 4, 5), dtype, Quant.per_tensor(0.043, zero))
             yield Sample(cls(), (Arg(x),), label=dtype)

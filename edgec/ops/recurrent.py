@@ -15,6 +15,7 @@ from edgec.ops.binary import Add, Mul, Sub
 from edgec.ops.compare import Where
 from edgec.ops.composed import Composed
 from edgec.ops.concat import Concat
+from edgec.ops.lstm_int8 import LstmInt8
 from edgec.ops.matmul import FullyConnected
 from edgec.ops.opaque import Opaque
 from edgec.ops.shape import Reshape, Transpose, transpose
@@ -281,6 +282,9 @@ class Lstm(_Recurrent):
         o, b, out, x = op.options, op.build, op.outputs[0], op.input(0)
         op.ignore("asymmetricQuantizeInputs")  # of hybrid kernels
         cls._check_tflite(op, x)
+        if x.type.dtype == "int8":
+            LstmInt8.of(op)
+            return
         first = x if o.timeMajor else transpose(b, x, (1, 0, 2))
         steps, batch, _ = first.type.shape
         w, r, bias = (cls._stacked(op, at) for at in ((1, 4, 2, 3), (5, 8, 6, 7), (12, 15, 13, 14)))
@@ -312,11 +316,12 @@ class Lstm(_Recurrent):
             ),
             "recurrent weights that are a diagonal": bool(o.diagonalRecurrentTensors),
             "the fused activation": o.fusedActivationFunction not in _TFLITE_ACTIVATIONS,
-            f"an input that is {x.type}": x.type.dtype != "float32",
+            f"an input that is {x.type}": x.type.dtype not in ("float32", "int8"),
+            "int8 with peepholes": x.type.dtype == "int8" and _given(op, 9),
         }
         if found := [what for what, there in unread.items() if there]:
             raise ValueError(f"{found[0]} is not supported")
-        if (steps := x.type.shape[0 if o.timeMajor else 1]) > MOST_STEPS:
+        if x.type.dtype == "float32" and (steps := x.type.shape[0 if o.timeMajor else 1]) > MOST_STEPS:
             raise ValueError(f"{steps} steps; edgec unrolls up to {MOST_STEPS}")
 
     @staticmethod

@@ -13,8 +13,8 @@ from edgec.quantize.rewrite import rewrite
 
 
 def is_quantized(graph: Graph) -> bool:
-    """Whether any op already computes on quantized integers."""
-    return any(v.type.is_quantized for op in graph.ops for v in op.inputs)
+    """Whether any op already computes on quantized integers; those of 16 bits at the border are floats inside."""
+    return any(v.type.is_quantized and v.type.dtype != "int16" for op in graph.ops for v in op.inputs)
 
 
 def quantize(graph: Graph, samples: Sequence[Mapping[str, Array]]) -> Graph:
@@ -55,7 +55,7 @@ def _random(t: TensorType, rng: np.random.Generator) -> Array:
         return rng.random(t.shape, np.float32).astype(t.np_dtype)
     if t.dtype == "bool":
         return np.ones(t.shape, bool)
-    if t.dtype not in ("int8", "uint8"):  # an index: zero is always legal
+    if t.dtype not in ("int8", "uint8") and not t.is_quantized:  # an index: zero is always legal
         return np.zeros(t.shape, t.np_dtype)
     info = np.iinfo(t.np_dtype)
     return rng.integers(info.min, info.max + 1, t.shape).astype(t.np_dtype)

@@ -23,10 +23,12 @@ of the model file, loops with a trip count that is known, and of onnxruntime's o
 BiasGelu, FastGelu, QuickGelu and the layer normalisations. Ops without a kernel of their own (einsum, lstm, dft and the
 like) are read as several others. `make conformance` runs ONNX's own node tests through the generated C.
 
-Of TFLite, sparse weights and weights of 4 bits become dense int8 or float ones. UNIDIRECTIONAL_SEQUENCE_LSTM is read
-with floats; its variables are state, and so are resource variables (VAR_HANDLE, READ_VARIABLE, ASSIGN_VARIABLE,
-CALL_ONCE): see [state.md](state.md). TFLite_Detection_PostProcess is read with the fast suppression and one class for
-each box.
+Of TFLite, sparse weights and weights of 4 bits become dense int8 or float ones. int16 activations (16x8) are floats
+inside, within a few of their 65536 steps of TFLite's, and calibration can make int8 of them; beside float activations,
+int8 weights (dynamic range) are the floats that they stand for, where TFLite quantizes the activations as it goes.
+UNIDIRECTIONAL_SEQUENCE_LSTM is read with floats and int8; its variables are state, and so are resource variables
+(VAR_HANDLE, READ_VARIABLE, ASSIGN_VARIABLE, CALL_ONCE): see [state.md](state.md). TFLite_Detection_PostProcess is read
+with the fast suppression and one class for each box.
 
 """
 

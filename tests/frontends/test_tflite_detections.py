@@ -12,8 +12,8 @@ from flatbuffers import flexbuffers
 
 from edgec.errors import UnsupportedError
 from edgec.frontends import read_model
-from edgec.ir import interp
-from tests.frontends.tflite_operators import Given, model_of, packed, reference
+from edgec.ir import Array, interp
+from tests.frontends.tflite_operators import Given, const, model_of, packed, reference
 from tests.harness import assert_agree, run_c
 
 _RNG = np.random.default_rng(5)
@@ -99,3 +99,29 @@ def test_a_whole_detector_is_litert(shared: Path) -> None:
     details = interpreter.get_output_details()
     want = {v.name: interpreter.get_tensor(d["index"]) for v, d in zip(graph.outputs, details, strict=True)}
     assert_agree(got, there(want))
+
+
+@pytest.mark.parametrize("version", [4, 5])
+@pytest.mark.parametrize(("most", "overlap", "score"), [(10, 0.3, 0.2), (60, 0.9, 0.9), (3, 0.0, 0.0)])
+def test_suppression_of_boxes_that_overlap(
+    version: int, most: int, overlap: float, score: float, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(version)
+    first = rng.random((80, 2), np.float32)
+    boxes = np.concatenate([first, first + rng.random((80, 2), np.float32) * 0.5 - 0.1], 1).astype(np.float32)
+    limits = [
+        const(most),
+        const(overlap, np.float32),
+        const(score, np.float32),
+        *([const(0, np.float32)] * (version - 4)),
+    ]
+    scores = rng.permutation(80).astype(np.float32) / 80
+    outputs: list[Any] = [((most,), np.int32), *([((most,), np.float32)] * (version - 4)), ((), np.int32)]
+    table = (f"NonMaxSuppressionV{version}Options", dict[str, Any]())
+    model = model_of(f"NON_MAX_SUPPRESSION_V{version}", table, [Given(boxes), Given(scores), *limits], outputs)
+    path, fed = tmp_path / "m.tflite", dict[str, Array](x0=boxes, x1=scores)
+    path.write_bytes(packed(model))
+    graph, want = read_model(path), reference(packed(model), fed, builtin=True)
+    for got in (interp(graph, fed), run_c(graph, fed)):
+        for name, y in want.items():
+            np.testing.assert_array_equal(got[name], y)

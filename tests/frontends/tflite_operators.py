@@ -42,7 +42,8 @@ def _tensor(model: Any, name: str, shape: Sequence[int], dtype: Any) -> Any:
     return tensor
 
 
-def _quantized(tensor: Any, quant: tuple[Sequence[float], Sequence[int], int]) -> None:
+def quantized(tensor: Any, quant: tuple[Sequence[float], Sequence[int], int]) -> None:
+    """Give a tensor scales, zero points and the axis that they run along."""
     q = tensor.quantization = schema.QuantizationParametersT()
     q.scale, q.zeroPoint = np.array(quant[0], np.float32), np.array(quant[1], np.int64)
     q.quantizedDimension = quant[2]
@@ -67,7 +68,7 @@ def model_of(
         indices.append(len(sub.tensors))
         tensor = _tensor(model, f"x{i}", given.data.shape, given.data.dtype)
         if given.quant is not None:
-            _quantized(tensor, given.quant)
+            quantized(tensor, given.quant)
         for field, value in (given.fields or {}).items():
             setattr(tensor, field, value)
         if given.const:

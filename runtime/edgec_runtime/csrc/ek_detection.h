@@ -55,4 +55,40 @@ EK_KERNEL void ek_detection_f32(const float *boxes, const float *scores, const f
     count[0] = (float)n;
 }
 
+typedef struct {
+    int boxes, most;
+    float overlap, score;
+} ek_suppression_t;
+
+/* The corners of a box, top left first. */
+EK_KERNEL void ek_suppression_box(const float *x, float *y) {
+    for (int k = 0; k < 2; k++) y[k] = EK_MIN(x[k], x[k + 2]), y[k + 2] = EK_MAX(x[k], x[k + 2]);
+}
+
+/* Boxes by their scores, best first: each the next that overlaps none before it. Outputs without one are 0. */
+EK_KERNEL void ek_suppression_f32(const float *boxes, const float *scores, int32_t *places, float *values, int32_t *count,
+                                  const ek_suppression_t *p) {
+    float last = INFINITY, box[4], other[4];
+    int last_at = -1, n = 0;
+    for (int i = 0; i < p->most; i++) places[i] = 0, values[i] = 0;
+    while (n < p->most) {
+        int best_at = -1;
+        for (int i = 0; i < p->boxes; i++) {
+            const float s = scores[i];
+            if (!(s > p->score) || s > last || (s == last && i <= last_at) || (best_at >= 0 && s <= scores[best_at])) continue;
+            best_at = i;
+        }
+        if (best_at < 0) break;
+        last = scores[best_at], last_at = best_at;
+        ek_suppression_box(boxes + 4 * (ptrdiff_t)best_at, box);
+        int free = 1;
+        for (int d = 0; d < n && free; d++) {
+            ek_suppression_box(boxes + 4 * (ptrdiff_t)places[d], other);
+            free = ek_detection_overlap(other, box) < p->overlap;
+        }
+        if (free) places[n] = best_at, values[n] = last, n++;
+    }
+    *count = n;
+}
+
 #endif

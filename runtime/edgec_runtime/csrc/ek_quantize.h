@@ -23,6 +23,7 @@ typedef struct {
 /* Ties away from zero, as TFLite has it, and to even, as ONNX. What is not a number becomes the zero point. */
 EK_QUANTIZE(ek_quantize_f32_s8, roundf, int8_t, INT8_MIN, INT8_MAX)
 EK_QUANTIZE(ek_quantize_f32_u8, roundf, uint8_t, 0, UINT8_MAX)
+EK_QUANTIZE(ek_quantize_f32_s16, roundf, int16_t, INT16_MIN, INT16_MAX)
 EK_QUANTIZE(ek_quantize_even_f32_s8, rintf, int8_t, INT8_MIN, INT8_MAX)
 EK_QUANTIZE(ek_quantize_even_f32_u8, rintf, uint8_t, 0, UINT8_MAX)
 
@@ -44,5 +45,6 @@ EK_RESCALE(ek_quantize_u8_u8, uint8_t, uint8_t, 0, UINT8_MAX)
     }
 EK_DEQUANTIZE(ek_dequantize_s8, int8_t)
 EK_DEQUANTIZE(ek_dequantize_u8, uint8_t)
+EK_DEQUANTIZE(ek_dequantize_s16, int16_t)
 
 #endif
