@@ -139,3 +139,7 @@ def no_delegate(name: str | None) -> object:
 def always(model: bytes, delegate: object) -> FakeInterpreter:
     """The tiny model's."""
     return FakeInterpreter()
+
+
+def no_edgetpu(name: str | None) -> None:
+    """The interpreter gets no delegate: its own kernels run."""

@@ -318,6 +318,8 @@ def test_bad_inputs(bundle_path: Path, inputs: Any, what: str, hint: str) -> Non
 def test_bad_use(bundle_path: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match='did you mean "delegate"'):
         Session(bundle_path, tpu="delegat")
+    with pytest.raises(InputError, match="within 0 s"):
+        Session(bundle_path, timeout=0)
     with pytest.raises(InputError, match="no interpreter"):
         Session(bundle_path, tpu="interpreter", interpreter="torch")
     with pytest.raises(BundleError):

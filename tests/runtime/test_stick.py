@@ -19,7 +19,7 @@ from edgec_runtime import DeviceError, InputError, Session, stick, write_bundle
 
 from tests.runtime import tiny_model
 from tests.runtime.fake_interpreter import FakeInterpreter
-from tests.runtime.fake_stick import FAULTS, FakeStick
+from tests.runtime.fake_stick import FAULTS, FakeStick, no_edgetpu
 from tests.runtime.tiny_tflite import relu_tflite
 
 pytestmark = pytest.mark.cc
@@ -73,6 +73,19 @@ def test_the_stick_is_used_when_there_is_one(bundle_path: Path, tmp_path: Path) 
     assert [what for _, _, what in log] == ["open", "ran", "ran", "ran"] * 2
     assert os.getpid() not in {pid for _, pid, _ in log}
     assert not any(alive(pid) for _, pid, _ in log), "closing ends the process"
+
+
+@pytest.mark.parametrize("interpreter", ["litert", None])
+def test_a_real_interpreter_in_the_process(bundle_path: Path, interpreter: str | None) -> None:
+    with Session(bundle_path, tpu="delegate", interpreter=interpreter, delegate=no_edgetpu) as s:
+        for seed in range(3):
+            right(s, seed)
+        with s.stream([tiny_model.image(i) for i in range(9)]) as shots:
+            for shot in shots:
+                np.testing.assert_array_equal(
+                    shot.value["out"], tiny_model.reference(tiny_model.image(shot.index))["out"]
+                )
+        assert s.backends["relu"] == "delegate"
 
 
 @pytest.mark.parametrize("fault", FAULTS)
