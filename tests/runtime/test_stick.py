@@ -114,6 +114,25 @@ def test_a_fault_is_met_by_the_twin_and_the_stick_is_used_again(
     assert not any(alive(pid) for _, pid, _ in log)
 
 
+@pytest.mark.usefixtures("quiet")
+def test_what_a_process_writes_that_was_given_up_is_not_seen(
+    bundle_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that cannot be ended: the kernel has it, in the driver."""
+    fake = FakeStick(tmp_path / "stick", {1: "late"})
+    with session(bundle_path, fake) as s:
+        right(s)
+        with monkeypatch.context() as m:
+            m.setattr(subprocess.Popen, "kill", lambda self: None)
+            right(s, 1)
+            (late,) = {pid for _, pid, what in fake.logged() if what == "late"}
+            assert alive(late)
+        r = s.tensor("r")
+        until(lambda: not alive(late), "it has written, and found nobody")
+        np.testing.assert_array_equal(s.tensor("r"), r)
+        right(s, 2)
+
+
 @pytest.mark.parametrize("error", ["ImportError('numpy 1 vs 2')", "MemoryError()", "AttributeError('x')", "SystemExit"])
 def test_any_error_at_load_leaves_the_twin(bundle_path: Path, tmp_path: Path, error: str) -> None:
     (tmp_path / "broken_stick.py").write_text(
