@@ -379,3 +379,23 @@ def test_the_same_interpreter_for_all(bundle_path: Path) -> None:
         for shot in shots:
             right(shot)
         assert shots.figures().stages[3].backends == {"interpreter": 50}
+
+
+def test_what_a_stage_wrote_in_place_and_returns_is_not_copied(s: Session) -> None:
+    seen: list[tuple[int, int]] = []
+
+    def prepare(shot: Shot) -> Any:
+        np.copyto(shot.inputs["image"], shot.value)
+        return dict(shot.inputs)
+
+    def look(shot: Shot) -> Any:
+        assert shot.tensors is not None
+        before = shot.tensors.arrays["image"].ctypes.data
+        shot.tensors.put("image", shot.value["image"])
+        seen.append((before, shot.tensors.arrays["image"].ctypes.data))
+        return shot.value
+
+    with s.stream(images(20), before=[("prepare", prepare), ("look", look)]) as shots:
+        for shot in shots:
+            right(shot)
+    assert all(one == other for one, other in seen)
