@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from edgec_runtime import DeviceError, InputError, Session, stick, write_bundle
+from edgec_runtime import DeviceError, InputError, Session, stick
 
 from tests.runtime import tiny_model
 from tests.runtime.fake_interpreter import FakeInterpreter
 from tests.runtime.fake_stick import FAULTS, FakeStick, no_edgetpu
-from tests.runtime.tiny_tflite import relu_tflite
+from tests.runtime.resources import stick_bundle
 
 pytestmark = pytest.mark.cc
 LIMIT_S = 60.0  # of what takes a moment on a machine that does nothing else
@@ -276,17 +276,9 @@ def test_a_function_that_no_other_process_can_have(bundle_path: Path, tmp_path: 
 @pytest.mark.usefixtures("quiet")
 def test_the_stick_alone(tmp_path: Path) -> None:
     """A tensor of the stick that is an input of the model, and one that is its output."""
-    manifest = tiny_model.manifest()
-    manifest["inputs"], manifest["outputs"], manifest["preprocess"] = ["q"], ["r"], {}
-    manifest["segments"] = [manifest["segments"][1]]
-    manifest["tensors"] = {name: manifest["tensors"][name] for name in "qr"}
-    library, files = tiny_model.parts(tiny_model.build_library(tmp_path, manifest))
-    manifest |= {key: library[key] for key in ("libraries", "weights")}
-    manifest["segments"][0]["edgetpu"] = "segments/relu.tflite"
-    files["segments/relu.tflite"] = relu_tflite()
-    write_bundle(tmp_path / "m", manifest, files)
+    bundle = stick_bundle(tmp_path)
     fake = FakeStick(tmp_path / "stick", {1: "error"})
     q = np.random.default_rng(0).integers(-128, 128, tiny_model.SHAPE, np.int8)
-    with session(tmp_path / "m", fake) as s:
+    with session(bundle, fake) as s:
         for _ in range(4):
             np.testing.assert_array_equal(s.run({"q": q})["r"], np.maximum(q, tiny_model.ZERO))
