@@ -22,6 +22,7 @@ from tests.runtime import tiny_model
 from tests.runtime.fake_interpreter import FakeInterpreter
 from tests.runtime.fake_stick import FAULTS, FakeStick
 from tests.runtime.test_session import forked
+from tests.runtime.test_stick import session
 
 pytestmark = pytest.mark.cc
 LIMIT_S = 60.0
@@ -326,7 +327,7 @@ def test_a_forked_child_has_no_part_in_a_stream(s: Session) -> None:
 
 def test_the_stick_in_a_stream(bundle_path: Path, tmp_path: Path) -> None:
     fake = FakeStick(tmp_path / "stick")
-    with Session(bundle_path, delegate=fake.open, interpreter=fake.make) as s, s.stream(images(100)) as shots:
+    with session(bundle_path, fake) as s, s.stream(images(100)) as shots:
         kept = list(shots)
         for shot in kept:
             right(shot)
@@ -354,7 +355,7 @@ def test_the_stream_goes_on_when_the_stick_does_not(bundle_path: Path, tmp_path:
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always", RuntimeWarning)
         with (
-            Session(bundle_path, delegate=fake.open, interpreter=fake.make, timeout=0.3) as s,
+            session(bundle_path, fake) as s,
             s.stream(images(10**9)) as shots,
         ):
             for n, shot in enumerate(shots):
