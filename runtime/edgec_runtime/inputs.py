@@ -45,12 +45,17 @@ def prepared(manifest: Manifest, name: str, photo: Array) -> Array:
 def _check(info: TensorInfo, inputs: Mapping[str, Any], preprocess: Optional[Preprocess]) -> Array:
     if info.name not in inputs:
         raise InputError(f'the input "{info.name}" is missing', hint=f"give an array {info.dtype} {info.shape}")
-    array = np.asarray(inputs[info.name])
+    try:
+        array = np.asarray(inputs[info.name])
+    except (ValueError, TypeError) as e:
+        raise InputError(
+            f'the input "{info.name}" is no array: {e}', hint=f"give an array {info.dtype} {info.shape}"
+        ) from e
     if preprocess is not None and is_photo(array):
         return prepare(array, preprocess, info)
     photo = "" if preprocess is None else "; or give a photo: uint8 [height, width, 3]"
     if array.dtype != info.numpy_dtype:
-        what = f'the input "{info.name}" is {info.numpy_dtype.name}, not {array.dtype.name}'
+        what = f'the input "{info.name}" is {info.numpy_dtype}, not {array.dtype}'
         raise InputError(what, hint=_dtype_hint(info, array) + photo)
     if array.shape != info.shape:
         hint = f"resize or reshape the array to {info.shape}"

@@ -75,6 +75,8 @@ class Session:
         if tpu not in TPU_MODES:
             what = f'tpu="{tpu}" is no way to run{did_you_mean(tpu, TPU_MODES)}'
             raise InputError(what, hint="use " + ", ".join(TPU_MODES))
+        if not timeout > 0:
+            raise InputError(f"nothing answers within {timeout} s", hint="give timeout= in seconds, more than 0")
         self._owns_bundle = not isinstance(bundle, Bundle)
         self.bundle = bundle if isinstance(bundle, Bundle) else Bundle.open(bundle)
         self.manifest = self.bundle.manifest

@@ -42,6 +42,7 @@ OPENING_S = 15.0  # in which a process must say that it has opened the Edge TPU,
 SLOWER = 10  # times as long as its first timed inference may an inference take, where that is more than the time-out
 ENDING_S = 2.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.25, 30.0  # before it is tried again, when it fails as soon as it is used
+NEXT_PAUSE_S = 1.0  # at most, between two processes that cannot open it
 _MESSAGE = max(ANSWER.size, STATE.size) + TEXT_BYTES
 
 
@@ -356,8 +357,8 @@ class Stick:
         while not self._closing.wait(pause):
             try:
                 made = self._open(True, lambda why: None)
-            except (Gone, OSError):
-                pause = FIRST_PAUSE_S
+            except (Gone, OSError):  # it hung, or crashed as some drivers do without a stick
+                pause = min(NEXT_PAUSE_S, max(FIRST_PAUSE_S, 2 * pause))
                 continue
             with self._lock:
                 if not self._closing.is_set():

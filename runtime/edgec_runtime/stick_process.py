@@ -10,6 +10,7 @@ of the session has a file in memory, mapped by both.  Messages, on a socket that
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import mmap
 import os
@@ -89,13 +90,10 @@ def main(wire: int, life: int, given: IO[bytes], again: bool) -> None:
     # hangs in the driver (SIGIO, which nobody handles).
     fcntl.fcntl(life, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(life, fcntl.F_SETFL, fcntl.fcntl(life, fcntl.F_GETFL) | os.O_ASYNC)
-    with socket.socket(fileno=wire) as connection:
+    with socket.socket(fileno=wire) as connection, contextlib.suppress(OSError):  # nobody is there any more
         loaded = _load(connection, given, again)
         if loaded is not None:
-            try:
-                _serve(connection, *loaded)
-            except OSError:
-                return  # nobody is there any more
+            _serve(connection, *loaded)
 
 
 def _load(

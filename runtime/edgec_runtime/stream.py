@@ -13,7 +13,7 @@ import warnings
 import weakref
 from collections import deque
 from queue import SimpleQueue
-from types import TracebackType
+from types import GeneratorType, TracebackType
 from typing import Any, Callable, Deque, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, Type
 
 from numpy.typing import NDArray
@@ -238,10 +238,9 @@ class Work:
 
     def _source_ends(self) -> None:
         """A generator lets go of its camera or file."""
-        close = getattr(self._source, "close", None)
-        if close is not None:
+        if isinstance(self._source, GeneratorType):
             try:
-                close()
+                self._source.close()
             except Exception as e:
                 warnings.warn(f"the source failed when it was closed: {e!r}", RuntimeWarning, stacklevel=2)
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from tests.runtime.fake_interpreter import FakeInterpreter
 
+LATE_S = 1.5
 FAULTS = ("error", "garbage", "vanish", "crash", "hang", "hang with the interpreter's lock")
 ERRORS = (RuntimeError, OSError, MemoryError, SystemError, ValueError)
 AT_LOAD = 2  # invokes when it is opened: to warm up, to be timed
@@ -81,6 +82,9 @@ class _Faulty(FakeInterpreter):
             return
         stick.log(fault)
         self._memory[1][...] = 99
+        if fault == "late":  # it answers wrongly, when nobody waits for it any more
+            time.sleep(LATE_S)
+            return
         if fault == "vanish":
             until = time.monotonic() + stick.away
             aside = stick.folder / "aside"
@@ -139,3 +143,7 @@ def no_delegate(name: str | None) -> object:
 def always(model: bytes, delegate: object) -> FakeInterpreter:
     """The tiny model's."""
     return FakeInterpreter()
+
+
+def no_edgetpu(name: str | None) -> None:
+    """The interpreter gets no delegate: its own kernels run."""

@@ -56,3 +56,17 @@ def tiny_bundle(folder: Path) -> Path:
     path = folder / "tiny.edgec"
     write_bundle(path, manifest, files)
     return path
+
+
+def stick_bundle(folder: Path, shape: tuple[int, ...] = tiny_model.SHAPE) -> Path:
+    """Its Edge TPU segment alone.  shape: of its tensors; the C twin is for tiny_model.SHAPE."""
+    manifest = tiny_model.manifest()
+    manifest.update(inputs=["q"], outputs=["r"], preprocess={}, segments=[manifest["segments"][1]])
+    manifest["tensors"] = {name: manifest["tensors"][name] | {"shape": list(shape)} for name in "qr"}
+    library, files = tiny_model.parts(tiny_model.build_library(folder, manifest))
+    manifest |= {key: library[key] for key in ("libraries", "weights")}
+    manifest["segments"][0].update(edgetpu="segments/relu.tflite", tflite="segments/relu.tflite")
+    files["segments/relu.tflite"] = relu_tflite()
+    path = folder / "stick.edgec"
+    write_bundle(path, manifest, files)
+    return path

@@ -301,6 +301,8 @@ def test_both_packages_are_asked_for_reference_kernels(monkeypatch: pytest.Monke
         ({"imag": 0}, 'no input "imag"; did you mean "image"?', '"image" |u1'),
         ([1], "inputs are a list", '{"image": array}'),
         ({"image": np.zeros((1, 4, 4, 3), np.float32)}, "is uint8, not float32", "np.round(x / 1) + 0, 0, 255"),
+        ({"image": [[1], [1, 2]]}, 'the input "image" is no array', "give an array |u1 (1, 4, 4, 3)"),
+        ({"image": np.zeros((1, 4, 4, 3), ">i2")}, "is uint8, not >i2", 'astype("uint8")'),
         ({"image": np.zeros((1, 4, 4, 3), np.int32)}, "is uint8, not int32", 'astype("uint8")'),
         ({"image": np.zeros((4, 4, 2), np.uint8)}, "not (4, 4, 2)", "or give a photo: uint8 [height, width, 3]"),
         ({"image": np.zeros((1, 4, 4, 4), np.uint8)}, "not (1, 4, 4, 4)", "reshape"),
@@ -318,6 +320,8 @@ def test_bad_inputs(bundle_path: Path, inputs: Any, what: str, hint: str) -> Non
 def test_bad_use(bundle_path: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match='did you mean "delegate"'):
         Session(bundle_path, tpu="delegat")
+    with pytest.raises(InputError, match="within 0 s"):
+        Session(bundle_path, timeout=0)
     with pytest.raises(InputError, match="no interpreter"):
         Session(bundle_path, tpu="interpreter", interpreter="torch")
     with pytest.raises(BundleError):

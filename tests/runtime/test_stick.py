@@ -15,16 +15,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from edgec_runtime import DeviceError, InputError, Session, stick, write_bundle
+from edgec_runtime import DeviceError, InputError, Session, stick
 
 from tests.runtime import tiny_model
 from tests.runtime.fake_interpreter import FakeInterpreter
-from tests.runtime.fake_stick import FAULTS, FakeStick
-from tests.runtime.tiny_tflite import relu_tflite
+from tests.runtime.fake_stick import FAULTS, FakeStick, no_edgetpu
+from tests.runtime.resources import stick_bundle
 
 pytestmark = pytest.mark.cc
 LIMIT_S = 60.0  # of what takes a moment on a machine that does nothing else
-TIMEOUT_S = 0.3
+TIMEOUT_S = 0.5  # of one that is to hang; one that is not has LIMIT_S, whatever else the machine does
 
 
 def right(s: Session, seed: int = 0) -> None:
@@ -35,7 +35,9 @@ def right(s: Session, seed: int = 0) -> None:
 
 
 def session(bundle: Path, fake: FakeStick, **more: Any) -> Session:
-    return Session(bundle, delegate=fake.open, interpreter=fake.make, timeout=TIMEOUT_S, **more)
+    slow = any(fault == "late" or fault.startswith("hang") for fault in fake.plan.values())
+    timeout = TIMEOUT_S if slow else LIMIT_S
+    return Session(bundle, delegate=fake.open, interpreter=fake.make, timeout=timeout, **more)
 
 
 def until(true: Any, what: str) -> None:
@@ -75,6 +77,19 @@ def test_the_stick_is_used_when_there_is_one(bundle_path: Path, tmp_path: Path) 
     assert not any(alive(pid) for _, pid, _ in log), "closing ends the process"
 
 
+@pytest.mark.parametrize("interpreter", ["litert", None])
+def test_a_real_interpreter_in_the_process(bundle_path: Path, interpreter: str | None) -> None:
+    with Session(bundle_path, tpu="delegate", interpreter=interpreter, delegate=no_edgetpu) as s:
+        for seed in range(3):
+            right(s, seed)
+        with s.stream([tiny_model.image(i) for i in range(9)]) as shots:
+            for shot in shots:
+                np.testing.assert_array_equal(
+                    shot.value["out"], tiny_model.reference(tiny_model.image(shot.index))["out"]
+                )
+        assert s.backends["relu"] == "delegate"
+
+
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_met_by_the_twin_and_the_stick_is_used_again(
     bundle_path: Path, tmp_path: Path, fault: str, quiet: list[warnings.WarningMessage]
@@ -93,12 +108,31 @@ def test_a_fault_is_met_by_the_twin_and_the_stick_is_used_again(
         assert facts is not None
         assert (facts.up, facts.lost, facts.back) == (True, 2, 2)
         assert facts.on_cpu >= 2
-        assert facts.why.startswith(("no answer for 0.3 s", "its process ended with -", fault))
+        assert facts.why.startswith(("no answer for 0.5 s", "its process ended with -", fault))
     assert ["its segments run on the CPU until it is back" in str(w.message) for w in quiet] == [True], "said once"
     log = fake.logged()
     assert log[-1][2] == "ran"
     assert len({pid for _, pid, _ in log}) == 3
     assert not any(alive(pid) for _, pid, _ in log)
+
+
+@pytest.mark.usefixtures("quiet")
+def test_what_a_process_writes_that_was_given_up_is_not_seen(
+    bundle_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that cannot be ended: the kernel has it, in the driver."""
+    fake = FakeStick(tmp_path / "stick", {1: "late"})
+    with session(bundle_path, fake) as s:
+        right(s)
+        with monkeypatch.context() as m:
+            m.setattr(subprocess.Popen, "kill", lambda self: None)
+            right(s, 1)
+            (late,) = {pid for _, pid, what in fake.logged() if what == "late"}
+            assert alive(late)
+        r = s.tensor("r")
+        until(lambda: not alive(late), "it has written, and found nobody")
+        np.testing.assert_array_equal(s.tensor("r"), r)
+        right(s, 2)
 
 
 @pytest.mark.parametrize("error", ["ImportError('numpy 1 vs 2')", "MemoryError()", "AttributeError('x')", "SystemExit"])
@@ -244,17 +278,9 @@ def test_a_function_that_no_other_process_can_have(bundle_path: Path, tmp_path: 
 @pytest.mark.usefixtures("quiet")
 def test_the_stick_alone(tmp_path: Path) -> None:
     """A tensor of the stick that is an input of the model, and one that is its output."""
-    manifest = tiny_model.manifest()
-    manifest["inputs"], manifest["outputs"], manifest["preprocess"] = ["q"], ["r"], {}
-    manifest["segments"] = [manifest["segments"][1]]
-    manifest["tensors"] = {name: manifest["tensors"][name] for name in "qr"}
-    library, files = tiny_model.parts(tiny_model.build_library(tmp_path, manifest))
-    manifest |= {key: library[key] for key in ("libraries", "weights")}
-    manifest["segments"][0]["edgetpu"] = "segments/relu.tflite"
-    files["segments/relu.tflite"] = relu_tflite()
-    write_bundle(tmp_path / "m", manifest, files)
+    bundle = stick_bundle(tmp_path)
     fake = FakeStick(tmp_path / "stick", {1: "error"})
     q = np.random.default_rng(0).integers(-128, 128, tiny_model.SHAPE, np.int8)
-    with session(tmp_path / "m", fake) as s:
+    with session(bundle, fake) as s:
         for _ in range(4):
             np.testing.assert_array_equal(s.run({"q": q})["r"], np.maximum(q, tiny_model.ZERO))

@@ -22,6 +22,7 @@ from tests.runtime import tiny_model
 from tests.runtime.fake_interpreter import FakeInterpreter
 from tests.runtime.fake_stick import FAULTS, FakeStick
 from tests.runtime.test_session import forked
+from tests.runtime.test_stick import session
 
 pytestmark = pytest.mark.cc
 LIMIT_S = 60.0
@@ -326,7 +327,7 @@ def test_a_forked_child_has_no_part_in_a_stream(s: Session) -> None:
 
 def test_the_stick_in_a_stream(bundle_path: Path, tmp_path: Path) -> None:
     fake = FakeStick(tmp_path / "stick")
-    with Session(bundle_path, delegate=fake.open, interpreter=fake.make) as s, s.stream(images(100)) as shots:
+    with session(bundle_path, fake) as s, s.stream(images(100)) as shots:
         kept = list(shots)
         for shot in kept:
             right(shot)
@@ -354,7 +355,7 @@ def test_the_stream_goes_on_when_the_stick_does_not(bundle_path: Path, tmp_path:
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always", RuntimeWarning)
         with (
-            Session(bundle_path, delegate=fake.open, interpreter=fake.make, timeout=0.3) as s,
+            session(bundle_path, fake) as s,
             s.stream(images(10**9)) as shots,
         ):
             for n, shot in enumerate(shots):
@@ -379,3 +380,23 @@ def test_the_same_interpreter_for_all(bundle_path: Path) -> None:
         for shot in shots:
             right(shot)
         assert shots.figures().stages[3].backends == {"interpreter": 50}
+
+
+def test_what_a_stage_wrote_in_place_and_returns_is_not_copied(s: Session) -> None:
+    seen: list[tuple[int, int]] = []
+
+    def prepare(shot: Shot) -> Any:
+        np.copyto(shot.inputs["image"], shot.value)
+        return dict(shot.inputs)
+
+    def look(shot: Shot) -> Any:
+        assert shot.tensors is not None
+        before = shot.tensors.arrays["image"].ctypes.data
+        shot.tensors.put("image", shot.value["image"])
+        seen.append((before, shot.tensors.arrays["image"].ctypes.data))
+        return shot.value
+
+    with s.stream(images(20), before=[("prepare", prepare), ("look", look)]) as shots:
+        for shot in shots:
+            right(shot)
+    assert all(one == other for one, other in seen)

@@ -81,8 +81,8 @@ def check(bundle: Path, folder: Path, cases: int, seed: int, frame_ms: float, ti
         return shot.value
 
     ms = array("d")  # of the segment, of each frame
-    before: Resources | None = None
-    frames, lost, last = 0, 0, monotonic()
+    before = after = Resources.now()
+    settled, frames, lost, last = False, 0, 0, monotonic()
     with (
         Session(bundle, delegate=stick.open, interpreter=stick.make, timeout=TIMEOUT_S) as session,
         session.stream(camera(), after=[("paced", paced)]) as shots,
@@ -96,26 +96,28 @@ def check(bundle: Path, folder: Path, cases: int, seed: int, frame_ms: float, ti
             assert facts is not None
             if facts.lost > lost:
                 lost, last = facts.lost, monotonic()
-            if before is None and lost >= min(SETTLED, cases - 1) and facts.up:
-                before = Resources.now()
+            if not settled and lost >= min(SETTLED, cases - 1) and facts.up:
+                settled, before = True, Resources.now()
             ms.append(shot.ms["relu"])
-            if lost == cases and stick.logged()[-1][2] == "ran":
-                break
+            if lost >= cases and facts.up:
+                after = Resources.now()  # before the log is read
+                if over(stick, cases):
+                    break
             if monotonic() - last > STUCK_S:
                 wrong.append(f"the Edge TPU did not run again after fault {lost}")
                 break
-        after = Resources.now()
         figures = shots.figures()
     backends = next(s for s in figures.stages if s.name == "relu").backends
     slow = sorted(ms)[-max(1, lost) :]
     frame = Summary.of([s.ms.p50 for s in figures.stages if s.name == "paced" and s.ms is not None]).p50
-    back = returns(stick)
-    assert before is not None
+    returned = returns(stick)
+    back = Summary.of([seconds for seconds, _ in returned])
     wrong += after.beyond(before, IN_FLIGHT)
     if times and slow[-1] > TIMEOUT_S * 1e3 + frame:
         wrong.append(f"a frame took {slow[-1]:.0f} ms on the segment: more than the time-out and a frame's time")
     if times and back.max > BACK_S:
-        wrong.append(f"the Edge TPU was used again only {back.max:.1f} s after its return")
+        slowly = [(round(seconds, 1), kind) for seconds, kind in returned if seconds > BACK_S]
+        wrong.append(f"the Edge TPU was used again only so many seconds after its return: {slowly}")
     kinds = Counter(what for _, _, what in stick.logged() if what in FAULTS)
     return Found(
         frames, dict(kinds), backends.get("delegate", 0), backends.get("c", 0), frame, Summary.of(slow), back,
@@ -123,18 +125,23 @@ def check(bundle: Path, folder: Path, cases: int, seed: int, frame_ms: float, ti
     )  # fmt: skip
 
 
-def returns(stick: FakeStick) -> Summary:
-    """Seconds from each fault's end to the next inference on the Edge TPU, where that was not another fault."""
-    found, end = [], None
+def over(stick: FakeStick, cases: int) -> bool:
+    """Whether it runs again after the last fault.  A busy machine may have made it seem to hang, too."""
+    log = [what for _, _, what in stick.logged()]
+    return log[-1] == "ran" and sum(what in FAULTS for what in log) == cases
+
+
+def returns(stick: FakeStick) -> list[tuple[float, str]]:
+    """Seconds from each fault's end to the next inference on the Edge TPU that was not another; and the fault."""
+    found, end, kind = [], 0.0, ""
     for at, _, what in stick.logged():
-        if what == "vanish":
-            end = at + stick.away
-        elif what in FAULTS:
-            end = at + (TIMEOUT_S if what.startswith("hang") else 0.0)
-        elif what == "ran" and end is not None:
-            found.append(at - end)
-            end = None
-    return Summary.of(found)
+        if what in FAULTS:
+            kind, after = what, {"vanish": stick.away}.get(what, TIMEOUT_S if what.startswith("hang") else 0.0)
+            end = at + after
+        elif what == "ran" and kind:
+            found.append((at - end, kind))
+            kind = ""
+    return found
 
 
 def markdown(found: Found) -> str:

@@ -24,14 +24,13 @@ from time import monotonic, sleep
 from typing import Any
 
 import numpy as np
-from edgec_runtime import Session, Shot, Stream, Summary, write_bundle
+from edgec_runtime import Session, Shot, Stream, Summary
 
 from tests import builds
 from tests.conftest import ROOT
 from tests.runtime import tiny_model
 from tests.runtime.fake_stick import always, no_delegate, steady
-from tests.runtime.resources import IN_FLIGHT, Resources, tiny_bundle
-from tests.runtime.tiny_tflite import relu_tflite
+from tests.runtime.resources import IN_FLIGHT, Resources, stick_bundle, tiny_bundle
 
 PARTS = ("overlap", "hop", "endurance")
 STAGE_MS = 20.0
@@ -131,14 +130,7 @@ def hop(folder: Path, runs: int, times: bool) -> list[Row]:
     """The same interpreter in this process and in its own, with nothing to do, and with an Edge TPU's time."""
     rows = []
     for shape, ms in itertools.product(HOP_SHAPES, (0.0, INVOKE_MS)):
-        manifest, files = tiny_model.parts(tiny_model.build_library(folder))
-        manifest.update(inputs=["q"], outputs=["r"], preprocess={}, segments=[manifest["segments"][1]])
-        manifest["segments"][0].update(edgetpu="segments/relu.tflite", tflite="segments/relu.tflite")
-        for name in ("q", "r"):
-            manifest["tensors"][name]["shape"] = list(shape)
-        files["segments/relu.tflite"] = relu_tflite()
-        bundle = folder / "hop.edgec"
-        write_bundle(bundle, manifest, files)
+        bundle = stick_bundle(folder, shape)
         made = partial(steady, shape, ms)
         medians = []
         for tpu in ("interpreter", "delegate"):
