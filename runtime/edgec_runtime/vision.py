@@ -64,6 +64,14 @@ class Vision:
         """Whether C makes all image inputs."""
         return len(self._inputs) == len(self.manifest.preprocess)
 
+    def input(self, name: str, photo: Array) -> Array:
+        """One image input made of a photo: uint8 [H,W,3], [H,W,4] or [H,W].  Raises InputError for an empty one."""
+        info, made = self.manifest.tensors[name], self._inputs.get(name)
+        out = np.empty(info.shape, info.numpy_dtype)
+        if made is None or photo.size == 0 or not made(CameraFrame.of(photo), out):
+            return prepared(self.manifest, name, photo)
+        return out
+
     def prepare(self, frame: Any, out: Optional[Mapping[str, Array]] = None) -> Dict[str, Array]:
         """The image inputs made of a CameraFrame or a photo, by name.  out: arrays of those types, to write to."""
         given = frame if isinstance(frame, CameraFrame) else CameraFrame.of(np.asarray(frame))
