@@ -91,6 +91,15 @@ def test_the_manifest_has_the_task_and_the_library_its_c(colors: Path) -> None:
         np.testing.assert_array_equal(session.prepare({"x": frame.rgb()})["x"], made["x"])
 
 
+def test_a_stream_prepares_and_decodes_in_stages_of_its_own(colors: Path) -> None:
+    frames = [np.full((30 + i, 40, 3), (i, 255 - i, 0), np.uint8) for i in range(0, 255, 25)]
+    with Session(colors) as session:
+        expected = [session.vision.result(session.run({"x": f}), (40, f.shape[0])) for f in frames]
+        with session.stream(frames, before=[session.vision.before], after=[session.vision.after]) as stream:
+            assert [shot.value for shot in stream] == expected
+        assert {"prepare", "decode"} <= {stage.name for stage in stream.figures().stages}
+
+
 def test_a_task_that_does_not_suit_is_refused_before_any_c_is_compiled(tmp_path: Path) -> None:
     net = _net(tmp_path, "GlobalAveragePool", (1, 3, 1, 1))
     for options, said in (
