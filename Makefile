@@ -193,6 +193,11 @@ packaged-models: setup
 	    rapidocr-onnxruntime basic-pitch nudenet
 	PYTHONPATH=build/packages $(BIN)/python -m pytest tests/compile/test_packaged_models.py $(ARGS)
 
+# Ten networks from file to result, beside their reference outputs, and what they found drawn into build/tasks (reads
+# ../shared; some minutes): make task-table ARGS='--models mp_selfie_land_f16'
+task-table: setup
+	$(BIN)/python -m tests.tables.task_table $(ARGS)
+
 # Frames into inputs and outputs into boxes by generated C, beside numpy and Pillow, with ratios
 prepost-table: setup
 	$(BIN)/python -m tests.tables.prepost_table

@@ -10,6 +10,7 @@ from typing import Any
 from edgec.drive.lower import Options
 from edgec.drive.tuned import NONE, Wanted
 from edgec.errors import InputError
+from edgec.frontends.stated_task import stated_task
 from edgec.frontends.task_file import TaskFile, read_labels, task_file
 from edgec.quantize.recipe import Recipe, recipe_file
 from edgec.toolchain.edgetpu.handoff import sha256
@@ -101,6 +102,9 @@ class Job:
     def wanted(self) -> TaskFile:
         """The task, and what belongs to it. Raises InputError."""
         found = task_file(self.model, self.task, self.anchors)
+        if found.task is None:
+            own = stated_task(self.model)
+            found = replace(own, preprocess=found.preprocess) if own.task is not None else found
         return found if self.labels is None else replace(found, labels=tuple(read_labels(self.labels)))
 
     def _read(self) -> list[Path]:

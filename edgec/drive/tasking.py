@@ -14,15 +14,27 @@ from edgec.quantize.preprocess import tensor_info
 
 
 def bound(wanted: TaskFile, lowered: Lowered) -> Task | None:
-    """The task with names for what was left open. Raises InputError where it does not suit the model."""
+    """The task with names for what was left open; none where the model's own file states one that does not suit it.
+
+    Raises InputError where somebody else did.
+    """
     if wanted.task is None:
         return None
+    try:
+        return _bound(wanted.task, lowered)
+    except InputError:
+        if wanted.stated:
+            return None
+        raise
+
+
+def _bound(task: Task, lowered: Lowered) -> Task:
     for info in _inputs(lowered):
         layout = ImageLayout.of(info, lowered.preprocess[info.name].layout) if info.name in lowered.preprocess else None
         if layout is not None:
             outputs = {o.name: o for o in _outputs(lowered)}
-            return wanted.task.bind(outputs, (layout.width, layout.height))
-    raise InputError(f"{lowered.graph.name} has no image input for a {wanted.task.kind}", "--task", "leave it out")
+            return task.bind(outputs, (layout.width, layout.height))
+    raise InputError(f"{lowered.graph.name} has no image input for a {task.kind}", "--task", "leave it out")
 
 
 def vision_texts(lowered: Lowered, task: Task | None) -> dict[str, str]:

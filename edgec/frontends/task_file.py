@@ -35,7 +35,7 @@ _SEE = "see docs/tasks.md"
 class TaskFile:
     """What is wanted: the task, unbound; how photos become inputs; labels; files for the bundle, by path.
 
-    read: the files that it came from.
+    read: the files that it came from. stated: nobody but the model's own file said so.
     """
 
     task: Task | None = None
@@ -43,6 +43,7 @@ class TaskFile:
     labels: tuple[str, ...] | None = None
     files: Mapping[str, bytes] = field(default_factory=dict)
     read: tuple[Path, ...] = ()
+    stated: bool = False
 
     def with_preprocess(self, given: str | None) -> str | None:
         """What --preprocess says, and what this says of the rest, as text."""

@@ -20,10 +20,12 @@ ENTRY = "TFLITE_METADATA"
 
 IDENTIFIER = b"M001"
 SUBGRAPHS = 3  # of ModelMetadata
-INPUTS = 2  # of SubGraphMetadata
-CONTENT, PROCESS_UNITS = 3, 4  # of TensorMetadata
+INPUTS, OUTPUTS = 2, 3  # of SubGraphMetadata
+CONTENT, PROCESS_UNITS, FILES = 3, 4, 6  # of TensorMetadata
+FILE_NAME, FILE_TYPE = 0, 2  # of AssociatedFile
+LABELS = (2, 3)  # its types: labels of an axis, and of values
 KIND, VALUE = 0, 1  # of Content and of ProcessUnit: a union's type and table
-IMAGE, NORMALIZATION = 2, 1  # types of these unions
+FEATURES, IMAGE, BOXES, NORMALIZATION = 1, 2, 3, 1  # types of these unions
 COLOR_SPACE = 0  # of ImageProperties
 MEAN, STD = 0, 1  # of NormalizationOptions
 
@@ -39,8 +41,26 @@ class InputMetadata:
     color: str | None = None
 
 
+@dataclass(frozen=True)
+class OutputMetadata:
+    """Of one output: whether it says that it is boxes, or features; the name of a file of labels in the model's."""
+
+    boxes: bool = False
+    features: bool = False
+    labels: str | None = None
+
+
 def read_metadata(model: bytes) -> list[InputMetadata]:
     """Of each input, in order; nothing if the file has no metadata. Raises ValueError, struct.error, … if damaged."""
+    return [_input(t) for t in _of_tensors(model, INPUTS)]
+
+
+def read_outputs(model: bytes) -> list[OutputMetadata]:
+    """Of each output, as `read_metadata`."""
+    return [_output(t) for t in _of_tensors(model, OUTPUTS)]
+
+
+def _of_tensors(model: bytes, which: int) -> list[Table]:
     data = _buffer(model)
     if data is None:
         return []
@@ -48,7 +68,14 @@ def read_metadata(model: bytes) -> list[InputMetadata]:
         raise ValueError(f"its identifier is {data[4:8]!r}")
     root = Table(data, encode.Get(number_types.UOffsetTFlags.packer_type, data, 0))
     subgraph = next(_tables(root, SUBGRAPHS), None)
-    return [] if subgraph is None else [_input(t) for t in _tables(subgraph, INPUTS)]
+    return [] if subgraph is None else [*_tables(subgraph, which)]
+
+
+def _output(t: Table) -> OutputMetadata:
+    content = _table(t, CONTENT)
+    kind = 0 if content is None else _byte(content, KIND)
+    labels = [_string(f, FILE_NAME) for f in _tables(t, FILES) if _byte(f, FILE_TYPE) in LABELS]
+    return OutputMetadata(kind == BOXES, kind == FEATURES, next((name for name in labels if name), None))
 
 
 def _buffer(model: bytes) -> bytes | None:
@@ -96,6 +123,17 @@ def _table(t: Table, field: int) -> Table | None:
 def _byte(t: Table, field: int) -> int:
     at = _at(t, field)
     return int(t.Get(number_types.Uint8Flags, at)) if at else 0
+
+
+def _string(t: Table, field: int) -> str:
+    at = _at(t, field)
+    if not at:
+        return ""
+    start = t.Indirect(at)
+    length = int(t.Get(number_types.UOffsetTFlags, start))
+    if length > len(t.Bytes) - start - 4:
+        raise ValueError(f"a string of {length} bytes is longer than the file")
+    return bytes(t.Bytes[start + 4 : start + 4 + length]).decode()
 
 
 def _vector(t: Table, field: int) -> tuple[int, int]:

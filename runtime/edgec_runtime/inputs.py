@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Mapping, Optional
+from functools import partial
+from typing import Any, Callable, Dict, Mapping, Optional
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .errors import InputError, did_you_mean
 from .manifest import Manifest
-from .photo import is_photo, prepare
-from .preprocess import Preprocess
+from .photo import is_photo
+from .photo import prepare as by_numpy
 from .tensors import TensorInfo
 
 Array = NDArray[Any]
 
 
-def check_inputs(manifest: Manifest, inputs: Mapping[str, Any]) -> Dict[str, Array]:
+Prepare = Callable[[str, Array], Array]
+"""The input of a name made of a photo."""
+
+
+def check_inputs(manifest: Manifest, inputs: Mapping[str, Any], prepare: Optional[Prepare] = None) -> Dict[str, Array]:
     """The arrays by name in the model's order, photos prepared (photo.is_photo).  Nothing else is converted.
+
+    prepare: in place of numpy's (the same bits).
 
     State, which the model keeps itself, may be given too, all of it: it comes last.  Raises InputError for a wrong
     name, type or shape.
@@ -34,15 +41,16 @@ def check_inputs(manifest: Manifest, inputs: Mapping[str, Any]) -> Dict[str, Arr
                 hint="its inputs are " + ", ".join(str(t) for t in manifest.input_infos()),
             )
     infos = [manifest.tensors[name] for name in (*manifest.inputs, *kept)]
-    return {info.name: _check(info, inputs, manifest.preprocess.get(info.name)) for info in infos}
+    made = prepare or partial(prepared, manifest)
+    return {info.name: _check(info, inputs, made if info.name in manifest.preprocess else None) for info in infos}
 
 
 def prepared(manifest: Manifest, name: str, photo: Array) -> Array:
     """The input of this name made of a photo."""
-    return prepare(photo, manifest.preprocess[name], manifest.tensors[name])
+    return by_numpy(photo, manifest.preprocess[name], manifest.tensors[name])
 
 
-def _check(info: TensorInfo, inputs: Mapping[str, Any], preprocess: Optional[Preprocess]) -> Array:
+def _check(info: TensorInfo, inputs: Mapping[str, Any], prepare: Optional[Prepare]) -> Array:
     if info.name not in inputs:
         raise InputError(f'the input "{info.name}" is missing', hint=f"give an array {info.dtype} {info.shape}")
     try:
@@ -51,9 +59,9 @@ def _check(info: TensorInfo, inputs: Mapping[str, Any], preprocess: Optional[Pre
         raise InputError(
             f'the input "{info.name}" is no array: {e}', hint=f"give an array {info.dtype} {info.shape}"
         ) from e
-    if preprocess is not None and is_photo(array):
-        return prepare(array, preprocess, info)
-    photo = "" if preprocess is None else "; or give a photo: uint8 [height, width, 3]"
+    if prepare is not None and is_photo(array):
+        return prepare(info.name, array)
+    photo = "" if prepare is None else "; or give a photo: uint8 [height, width, 3]"
     if array.dtype != info.numpy_dtype:
         what = f'the input "{info.name}" is {info.numpy_dtype}, not {array.dtype}'
         raise InputError(what, hint=_dtype_hint(info, array) + photo)

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from typing import Any, List, Optional, Tuple
+import hashlib
+import json
+from typing import Any, List, Mapping, Optional, Tuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .bundle import Bundle
-from .cache import extract
 from .camera import FORMATS, CameraFrame
 from .device_end.bundles import machine_target
+from .errors import BundleError, DeviceError
+from .library import load_library
 from .photo import Placement
-from .preprocess import Fit
+from .preprocess import Fit, Preprocess
 from .resample import padded, resize
+from .tasks import task_json
+from .tasks.base import Task
 from .tensors import TensorInfo
 
 Array = NDArray[Any]
@@ -36,15 +41,29 @@ class _Taps(ctypes.Structure):
     ]  # fmt: skip
 
 
+def made_for(preprocess: Mapping[str, Preprocess], task: Optional[Task]) -> str:
+    """The hash of what the C of frames and boxes has constants of: library and manifest must say the same."""
+    said = [{name: p.to_json() for name, p in preprocess.items()}, None if task is None else task_json(task)]
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+
+
 def library_of(bundle: Bundle) -> Optional[ctypes.CDLL]:
-    """The bundle's library for this machine; None where it has none, or it does not load."""
-    name = bundle.manifest.libraries.get(machine_target())
-    if name is None:
+    """The bundle's library for this machine; None where it has none, it does not load, or has no such C.
+
+    Raises BundleError where it was made for something else than the manifest says.
+    """
+    m = bundle.manifest
+    if machine_target() not in m.libraries:
         return None
     try:
-        return ctypes.CDLL(str(extract(bundle, name)))
-    except OSError:
+        library = load_library(bundle, machine_target())
+        own = ctypes.string_at(ctypes.addressof(ctypes.c_char.in_dll(library, "edgec_vision_for"))).decode()
+    except (DeviceError, ValueError):  # the second is ctypes' for a missing symbol
         return None
+    if own != made_for(m.preprocess, m.task):
+        what = "the bundle's library was made for another preprocessing or task than the manifest says"
+        raise BundleError(what, at=str(bundle.path), hint="compile the model again")
+    return library
 
 
 def function(library: Optional[ctypes.CDLL], name: str) -> Optional[Any]:

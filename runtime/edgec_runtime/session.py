@@ -26,6 +26,7 @@ from .stick_process import Delegate
 from .stream import Stage, Stream, Work
 from .tensors import TensorInfo
 from .timing import Times, time_calls
+from .vision import Vision
 
 Array = NDArray[Any]
 
@@ -85,6 +86,7 @@ class Session:
         self._streams: "weakref.WeakSet[Work]" = weakref.WeakSet()
         self._program: Optional[Program] = None
         self._lanes: Optional[Lanes] = None
+        self._vision: Optional[Vision] = None
         try:
             self.manifest.check_threads(threads, str(self.bundle.path))
             self._program = Program(self.bundle, tpu, interpreter, delegate, timeout, threads, _Once())
@@ -130,7 +132,7 @@ class Session:
                 makes into the input. All state may be among them: then it is not what the last run left.
             timings: a list that gets one SegmentTime per segment.
         """
-        arrays = check_inputs(self.manifest, inputs)
+        arrays = check_inputs(self.manifest, inputs, self._photo)
         program, lanes = self._loaded()
         with self._kept.turn():
             lane = lanes.take()
@@ -143,6 +145,16 @@ class Session:
         """Lets the next run be the first one: state is what the model begins with."""
         self._loaded()
         self._kept.reset()
+
+    @property
+    def vision(self) -> Vision:
+        """What makes inputs of a camera's frames, and results of outputs."""
+        if self._vision is None:
+            self._vision = Vision(self.bundle)
+        return self._vision
+
+    def _photo(self, name: str, photo: Array) -> Array:
+        return self.vision.input(name, photo)
 
     def stream(
         self, frames: Iterable[Any], *, before: Sequence[Stage] = (), after: Sequence[Stage] = (), live: bool = False
@@ -172,7 +184,7 @@ class Session:
 
     def prepare(self, inputs: Mapping[str, Any]) -> Dict[str, Array]:
         """The tensors that `run` would compute with, photos prepared; by name.  Raises InputError as `run` does."""
-        return check_inputs(self.manifest, inputs)
+        return check_inputs(self.manifest, inputs, self._photo)
 
     def tensor(self, name: str) -> Array:
         """A copy of any tensor that crosses a segment border, as the last run left it (to verify, to bisect)."""

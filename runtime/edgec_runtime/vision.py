@@ -6,7 +6,7 @@ several threads at once.
 
 from __future__ import annotations
 
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,6 +64,14 @@ class Vision:
         """Whether C makes all image inputs."""
         return len(self._inputs) == len(self.manifest.preprocess)
 
+    def input(self, name: str, photo: Array) -> Array:
+        """One image input made of a photo: uint8 [H,W,3], [H,W,4] or [H,W].  Raises InputError for an empty one."""
+        info, made = self.manifest.tensors[name], self._inputs.get(name)
+        out = np.empty(info.shape, info.numpy_dtype)
+        if made is None or photo.size == 0 or not made(CameraFrame.of(photo), out):
+            return prepared(self.manifest, name, photo)
+        return out
+
     def prepare(self, frame: Any, out: Optional[Mapping[str, Array]] = None) -> Dict[str, Array]:
         """The image inputs made of a CameraFrame or a photo, by name.  out: arrays of those types, to write to."""
         given = frame if isinstance(frame, CameraFrame) else CameraFrame.of(np.asarray(frame))
@@ -76,6 +84,25 @@ class Vision:
                 np.copyto(target, prepared(self.manifest, name, given.rgb()))
             found[name] = target
         return found
+
+    @property
+    def before(self) -> Tuple[str, Callable[[Any], None]]:
+        """The stage of a stream of CameraFrames or photos that writes the image inputs in place."""
+
+        def stage(shot: Any) -> None:
+            self.prepare(shot.source, shot.inputs)
+
+        return "prepare", stage
+
+    @property
+    def after(self) -> Tuple[str, Callable[[Any], Result]]:
+        """The stage that makes a result of the outputs."""
+
+        def stage(shot: Any) -> Result:
+            source = shot.source if isinstance(shot.source, CameraFrame) else CameraFrame.of(np.asarray(shot.source))
+            return self.result(shot.value, source.size)
+
+        return "decode", stage
 
     def view(self, frame: Tuple[int, int]) -> View:
         """Where a frame of this width and height lies in the first image input."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from edgec_runtime import Bundle, Session
+from edgec_runtime import Bundle, Session, write_bundle
 from edgec_runtime.camera import CameraFrame
 from edgec_runtime.tasks import task_json
 from edgec_runtime.vision import Vision
@@ -91,6 +91,15 @@ def test_the_manifest_has_the_task_and_the_library_its_c(colors: Path) -> None:
         np.testing.assert_array_equal(session.prepare({"x": frame.rgb()})["x"], made["x"])
 
 
+def test_a_stream_prepares_and_decodes_in_stages_of_its_own(colors: Path) -> None:
+    frames = [np.full((30 + i, 40, 3), (i, 255 - i, 0), np.uint8) for i in range(0, 255, 25)]
+    with Session(colors) as session:
+        expected = [session.vision.result(session.run({"x": f}), (40, f.shape[0])) for f in frames]
+        with session.stream(frames, before=[session.vision.before], after=[session.vision.after]) as stream:
+            assert [shot.value for shot in stream] == expected
+        assert {"prepare", "decode"} <= {stage.name for stage in stream.figures().stages}
+
+
 def test_a_task_that_does_not_suit_is_refused_before_any_c_is_compiled(tmp_path: Path) -> None:
     net = _net(tmp_path, "GlobalAveragePool", (1, 3, 1, 1))
     for options, said in (
@@ -115,3 +124,16 @@ def test_a_picture_is_the_result_of_an_image_task(tmp_path: Path, photo: Path) -
     drawn = np.asarray(Image.open(tmp_path / "out.png"))
     assert drawn.shape == (60, 30, 3)  # the letterbox is gone, and bgr went in and came out
     assert np.abs(drawn[10:-10, 5:-5].astype(int) - (10, 200, 90)).max() <= 1
+
+
+def test_a_manifest_that_says_another_task_than_the_library_is_refused(tmp_path: Path, photo: Path) -> None:
+    """The C trusts its constants: with another table it would write elsewhere."""
+    net = _net(tmp_path, "Abs", (1, 3, 24, 32))
+    assert typed("compile", net, "--task", "style", "-o", "net.edgec", cwd=tmp_path).code == 0
+    with Bundle.open(tmp_path / "net.edgec") as bundle:
+        fields, files = bundle.manifest_fields(), {name: bundle.read(name) for name in bundle.names}
+    fields["task"]["color"] = "bgr"
+    write_bundle(tmp_path / "lie.edgec", fields, files)
+    done = typed("run", "lie.edgec", "--input", photo, cwd=tmp_path)
+    assert done.code == 2
+    assert "another preprocessing or task" in done.err

@@ -34,6 +34,7 @@ class Network:
     def __init__(self, shared: Path, name: str, family: str, labels: str | None = None) -> None:
         index = json.loads((shared / "models" / "index.json").read_text())
         row = next(r for r in index if r["name"] == name)
+        self.file = shared / "models" / row["file"]
         with np.load(shared / "models" / row["ref"]["file"]) as file:
             self.arrays = dict(file)
         first = [self.arrays[f"out0_{i}"] for i in range(len(row["outputs"]))]
@@ -49,10 +50,16 @@ class Network:
         self.fit = wanted.preprocess.fit or Fit()
         self.labels = wanted.labels
 
-    def samples(self) -> Iterator[list[Array]]:
-        """The outputs for each reference input."""
+    def samples(self, kernels: bool = False) -> Iterator[list[Array]]:
+        """The outputs for each reference input; kernels: of TFLite's reference kernels, where there are such."""
+        for k, _ in enumerate(self.inputs()):
+            way = "kref" if kernels and f"kref{k}_0" in self.arrays else "out"
+            yield [self.arrays[f"{way}{k}_{i}"] for i in range(len(self.outputs))]
+
+    def inputs(self) -> Iterator[Array]:
+        """The first reference input of each sample."""
         for k in range(sum(name.startswith("in") and name.endswith("_0") for name in self.arrays)):
-            yield [self.arrays[f"out{k}_{i}"] for i in range(len(self.outputs))]
+            yield self.arrays[f"in{k}_0"]
 
     def result(self, arrays: list[Array], frame: Size, detect: Any = None) -> Result:
         real = {n: reals(a, info) for (n, info), a in zip(self.outputs.items(), arrays, strict=True)}

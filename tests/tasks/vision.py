@@ -47,7 +47,7 @@ def found_boxes(rows: Sequence[tuple[Detection, Mapping[str, TensorInfo], Size]]
         from edgec_runtime.preprocess import bind
 
         own = vision_source([info], {info.name: bind(info)}, task, list(outputs.values()))
-        text += re.sub(r"(edgec_boxes|edgec_frame|table)(_0)?\b", rf"\g<1>\g<2>_{i}", own)
+        text += re.sub(r"(edgec_boxes|edgec_frame|edgec_vision_for|table)(_0)?\b", rf"\g<1>\g<2>_{i}", own)
     lib = library(text, folder)
     return [
         FoundBoxes(function(lib, f"edgec_boxes_{i}"), task.rows(outputs), 6 + 2 * task.points)
