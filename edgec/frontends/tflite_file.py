@@ -22,6 +22,8 @@ CUSTOM = "custom "
 """What stands before the name of a custom operator."""
 
 _OPAQUE_DTYPE = "object"
+_MOST_DIMENSIONS = 32
+"""More than any tensor has, and no more than numpy takes."""
 _INTEGERS = ("int8", "uint8", "int16", "int32")
 _PLACEHOLDER = 1  # an offset up to this says nothing: the elements are in the flatbuffer
 _PLAIN_SCALES = "quantize the model with one scale for each tensor or channel"
@@ -141,6 +143,9 @@ class TfliteFile:
                 raise UnsupportedError(what, str(self.path), "edgec reads float32, float16 weights, int8 and uint8")
             dtype = dtype if dtype in np.sctypeDict else _OPAQUE_DTYPE
         shape = _indices(tensor.shape)
+        if len(shape) > _MOST_DIMENSIONS:
+            what = f"tensor {self.name(i)} has {len(shape)} dimensions"
+            raise UnsupportedError(what, str(self.path), "the file is damaged: export it again")
         if tensor.quantization is not None and tensor.quantization.details is not None:
             raise self._unread(i, f"{type(tensor.quantization.details).__name__[:-1]} of its elements", _PLAIN_SCALES)
         t = TensorType(shape, dtype, _quant(tensor.quantization, shape))
