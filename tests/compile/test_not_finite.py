@@ -82,7 +82,11 @@ def test_outputs_that_are_not_finite_are_told_of(tmp_path: Path, capsys: pytest.
 def test_what_becomes_of_nan_may_differ(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The largest of NaN and others is any of them: noise, which has no logarithm, cannot show that the C is right."""
     model = _save(
-        tmp_path / "m.onnx", ("Sub", {"half": np.array([0.5], np.float32)}), ("Log", {}), ("MaxPool", {}), shape=(1, 3, 8, 8)
+        tmp_path / "m.onnx",
+        ("Sub", {"half": np.array([0.5], np.float32)}),
+        ("Log", {}),
+        ("MaxPool", {}),
+        shape=(1, 3, 8, 8),
     )
     assert _compile(model) == 2
     said = capsys.readouterr().err
