@@ -15,6 +15,7 @@ import edgec_runtime
 from edgec_runtime import InputError
 
 from edgec_devices import answers
+from edgec_devices.bare import bare
 from edgec_devices.protocol import Connection
 from edgec_devices.transfer import Recipe, send_parts
 
@@ -87,12 +88,15 @@ def signature_path(path: Path) -> Path:
 
 
 def runtime_wheel() -> Wheel:
-    """The slim runtime, of the files that this program uses itself.  The same files give the same bytes."""
+    """The slim runtime, of the files that this program uses itself, without what only people read (bare.py).
+
+    The same files give the same bytes.
+    """
     version = edgec_runtime.__version__
     folder = Path(edgec_runtime.__file__).parent
     info = f"edgec_runtime-{version}.dist-info"
     paths = [p for p in sorted(folder.rglob("*.py")) if p.parent.name != "device_end" or p.stem not in _SERVING]
-    files = {f"edgec_runtime/{p.relative_to(folder)}": p.read_bytes() for p in paths}
+    files = {f"edgec_runtime/{p.relative_to(folder)}": bare(p.read_text(encoding="utf-8")).encode() for p in paths}
     files["edgec_runtime/py.typed"] = b""
     metadata = f"Metadata-Version: 2.1\nName: edgec-runtime\nVersion: {version}\nLicense: Apache-2.0\n"
     files[f"{info}/METADATA"] = f"{metadata}Requires-Python: {PYTHON}\nRequires-Dist: {REQUIRES}\n".encode()

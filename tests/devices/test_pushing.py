@@ -42,7 +42,7 @@ def wheel(files: dict[str, bytes], name: str = "extra-1.0-py3-none-any.whl") -> 
 def test_the_runtime_wheel() -> None:
     made = runtime_wheel()
     assert made == runtime_wheel()
-    assert len(made.data) < 100_000
+    assert len(made.data) < 120_000, "11 s at 115200 baud"
     project = tomllib.loads((ROOT / "runtime" / "pyproject.toml").read_text())["project"]
     assert (project["requires-python"], project["dependencies"]) == (PYTHON, [REQUIRES])
 
