@@ -10,7 +10,7 @@ FIXTURES := build/venv-fixtures
 .PHONY: setup system demo test check lint types fast models-table partition-table stock-table cost-table pipeline-table \
         cpu-table bench-arm ablation interp-table schedule-fuzz sanitize-table tuned bench-check \
         bench-peers bench-host busy-check accuracy-table ablation-quantize conformance quantized-onnx onnx-sweep fuzz \
-        fuzz-readers sanitize-ops lock faults test-torch docs fixtures packaged-models stream-check delegate-faults \ session-check prepost-table attacks clean
+        fuzz-readers sanitize-ops lock faults test-torch docs fixtures packaged-models stream-check delegate-faults \ session-check prepost-table attacks fuzz-models clean
 
 setup: system $(STAMP)
 
@@ -140,6 +140,11 @@ delegate-faults: setup
 # 100,000 runs from 8 threads, 10,000 sessions opened and closed, 500 forks while others run: make session-check ARGS='--forks 50'
 session-check: setup
 	$(BIN)/python -m tests.tables.session_check $(ARGS)
+
+# Damaged real networks through edgec explain, within 1 GB and 60 s (reads ../shared; kept in build/fuzz-models):
+# make fuzz-models CASES=10000 SEED=1
+fuzz-models: setup
+	$(BIN)/python -m tests.fuzzing.models --cases $(CASES) --seed $(SEED) $(ARGS)
 
 # Damaged files and messages of every kind, each read within 2 GB and 60 s; what went wrong is kept in build/fuzz-readers:
 # make fuzz-readers CASES=20000 SEED=1 ARGS='--only onnx,toml'

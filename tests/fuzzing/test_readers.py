@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.fuzzing import models
 from tests.fuzzing.driver import Limits, run
-from tests.fuzzing.formats import FORMATS
+from tests.fuzzing.formats import DIGITS, FORMATS
 from tests.fuzzing.readers import run_cases
 
 SAMPLE = 12
@@ -25,6 +26,12 @@ SAMPLE = 12
 def test_a_sample(name: str) -> None:
     bad = [(case, v.fault, v.last) for _, case, _, v in run_cases([name], 0, range(SAMPLE)) if v.fault]
     assert not bad
+
+
+@pytest.mark.slow
+def test_a_sample_of_damaged_networks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(models, "networks", lambda: (DIGITS / "digits.onnx",))
+    assert not [(case, v.fault, v.last) for case, _, _, v in models.run_cases(0, range(8)) if v.fault]
 
 
 def _print(text: str) -> int:
