@@ -7,10 +7,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 FIXTURES := build/venv-fixtures
 
-.PHONY: setup system demo test check lint types fast models-table partition-table stock-table cost-table pipeline-table \
-        cpu-table bench-arm ablation interp-table schedule-fuzz sanitize-table tuned bench-check \
-        bench-peers bench-host busy-check accuracy-table ablation-quantize conformance quantized-onnx onnx-sweep fuzz \
-        fuzz-readers sanitize-ops lock faults test-torch docs fixtures packaged-models stream-check delegate-faults \ session-check prepost-table attacks fuzz-models clean
+# All targets but files
+.PHONY: $(shell sed -n 's/^\([a-z][a-z-]*\):.*/\1/p' $(firstword $(MAKEFILE_LIST)))
 
 setup: system $(STAMP)
 
