@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from .errors import InputError, did_you_mean
 from .native import Painting
 from .photo import read_photo
-from .resample import resize, sample
+from .resample import resize, sample, whole
 from .tasks.base import Result
+from .tasks.image import Picture
 from .tasks.segmentation import Segments
 
 Array = NDArray[Any]
@@ -103,7 +104,7 @@ class Painter:
         """The whole picture at another width and height."""
         if self._painting is not None:
             return self._painting.resized(frame, size, how)
-        return resize(frame, (0.0, 0.0, float(frame.shape[1]), float(frame.shape[0])), size, how)
+        return whole(frame, size, how)
 
 
 def _softer(x: Array) -> Array:
@@ -125,7 +126,9 @@ def effect(text: str, painter: Painter) -> Effect:
     if name not in EFFECTS or (path and name != "replace"):
         raise InputError(f'there is no effect "{text}"{did_you_mean(name, EFFECTS)}', hint="use " + ", ".join(EFFECTS))
     if name == "overlay":
-        return lambda frame, result: result.draw(frame)
+        return lambda frame, result: (
+            result.of_frame(painter.resized) if isinstance(result, Picture) else result.draw(frame)
+        )
     if name == "blur":
         return lambda frame, result: painter.blur(frame, _behind(name, result))
     if not path:

@@ -18,7 +18,7 @@ from .errors import BundleError, DeviceError
 from .library import load_library
 from .photo import Placement
 from .preprocess import Fit, Preprocess
-from .resample import padded, resize
+from .resample import padded, whole
 from .tasks import task_json
 from .tasks.base import Task
 from .tensors import TensorInfo
@@ -146,7 +146,7 @@ class Painting:
         plane, out = _rows(frame), np.empty((size[1], size[0], 3), np.uint8)
         plan = _plan((frame.shape[1], frame.shape[0]), size, Fit(), how)
         if plan.most > MAX_TAPS:
-            return resize(frame, (0.0, 0.0, float(frame.shape[1]), float(frame.shape[0])), size, how)
+            return whole(frame, size, how)
         given = _frame_of(CameraFrame("rgb", (plane,)), [plane])
         scratch, at = plan.room()
         self._resize(

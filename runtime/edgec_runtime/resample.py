@@ -25,6 +25,11 @@ Taps = List[Tuple[int, Array]]
 """For each result: the index of the first element that it takes, and the weights (float64 integers) from there on."""
 
 
+def whole(pixels: Array, size: Tuple[int, int], how: str) -> Array:
+    """All of a picture at another width and height."""
+    return resize(pixels, (0.0, 0.0, float(pixels.shape[1]), float(pixels.shape[0])), size, how)
+
+
 def resize(pixels: Array, box: Tuple[float, float, float, float], size: Tuple[int, int], how: str) -> Array:
     """The part `box` (left, top, width, height, in pixels) of uint8 [H,W,C] as uint8 [size[1],size[0],C].
 

@@ -11,8 +11,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from edgec_runtime import Bundle, Session
 from edgec_runtime.camera import CameraFrame
+from edgec_runtime.effects import Painter, effect
 from edgec_runtime.errors import DeviceError, InputError
+from edgec_runtime.vision import Vision
 from edgec_runtime.webcam import sources
 from edgec_runtime.webcam.show import Show
 from edgec_runtime.webcam.sources import Source, clip, open_source
@@ -51,6 +54,18 @@ def test_a_switch_goes_on_with_the_next_frames(bundles: list[Path]) -> None:
     assert before[:5] == [0, 1, 2, 3, 4]
     assert before[-1] == 199
     assert show.found()[1]["areas"][0]["label"] == "mask"
+
+
+def test_a_picture_grows_to_the_frame_by_the_bundles_c_as_by_numpy(bundles: list[Path]) -> None:
+    frame = np.random.default_rng(0).integers(0, 256, (96, 120, 3), np.uint8)
+    with Bundle.open(bundles[0]) as bundle, Session(bundle) as session:
+        vision = Vision(bundle)
+        assert vision.painting is not None
+        result = vision.result(session.run(vision.prepare(frame)), (120, 96))
+        grown = [effect("overlay", Painter(painting))(frame, result) for painting in (vision.painting, None)]
+    assert grown[0].shape == (96, 120, 3)
+    np.testing.assert_array_equal(*grown)
+    np.testing.assert_array_equal(grown[0], result.draw(frame))
 
 
 def test_what_cannot_be_shown_is_refused_before_it_begins(bundles: list[Path], photos: Path) -> None:

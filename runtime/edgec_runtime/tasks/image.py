@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Callable, ClassVar, Dict, List, Mapping, Optional, Tuple
 
 import numpy as np
 
-from ..resample import resize
+from ..resample import whole
 from ..rows import said
 from ..tensors import TensorInfo
 from .base import Array, Decode, Outputs, Setting, Size, View, output_for
@@ -49,6 +49,9 @@ class ImageOutput:
         return decode
 
 
+Resized = Callable[[Array, Size, str], Array]
+
+
 @dataclass(frozen=True)
 class Picture:
     """The picture that the network made, uint8 [H,W,3], of the part of the frame that it saw."""
@@ -64,8 +67,11 @@ class Picture:
         """See Result."""
         return [f"a picture of {self.pixels.shape[1]} x {self.pixels.shape[0]} pixels"]
 
-    def of_frame(self) -> Array:
-        """Without a letterbox's borders, in the shape of what the network saw of the frame, and no smaller."""
+    def of_frame(self, resized: Resized = whole) -> Array:
+        """Without a letterbox's borders, in the shape of what the network saw of the frame, and no smaller.
+
+        resized: makes a picture of another width and height, by a filter's name.
+        """
         height, width = self.pixels.shape[:2]
         x, y, w, h = self.view.place.target
         per_x, per_y = width / self.view.image[0], height / self.view.image[1]
@@ -73,7 +79,8 @@ class Picture:
         seen = self.view.place.box
         factor = max(1.0, box[2] / seen[2], box[3] / seen[3])
         size = max(1, round(seen[2] * factor)), max(1, round(seen[3] * factor))
-        return resize(self.pixels, box, size, "bicubic")
+        left, top, right, bottom = (round(v) for v in (box[0], box[1], box[0] + box[2], box[1] + box[3]))
+        return resized(self.pixels[top:bottom, left:right], size, "bicubic")
 
     def draw(self, frame: Array) -> Array:
         """The picture itself."""
