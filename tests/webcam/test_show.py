@@ -62,10 +62,10 @@ def test_a_picture_grows_to_the_frame_by_the_bundles_c_as_by_numpy(bundles: list
         vision = Vision(bundle)
         assert vision.painting is not None
         result = vision.result(session.run(vision.prepare(frame)), (120, 96))
-        grown = [effect("overlay", Painter(painting))(frame, result) for painting in (vision.painting, None)]
-    assert grown[0].shape == (96, 120, 3)
-    np.testing.assert_array_equal(*grown)
-    np.testing.assert_array_equal(grown[0], result.draw(frame))
+        by_c, by_numpy = (effect("overlay", Painter(p))(frame, result) for p in (vision.painting, None))
+    assert by_c.shape == (96, 120, 3)
+    np.testing.assert_array_equal(by_c, by_numpy)
+    np.testing.assert_array_equal(by_c, result.draw(frame))
 
 
 def test_what_cannot_be_shown_is_refused_before_it_begins(bundles: list[Path], photos: Path) -> None:
