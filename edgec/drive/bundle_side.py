@@ -110,8 +110,9 @@ class BundleSide:
         for state in m.state:
             if state.initial is not None:
                 buffers[state.input][:] = np.frombuffer(self._bundle.read(state.initial), np.uint8)
-        for name in m.inputs:
-            buffers[name][:] = np.ascontiguousarray(inputs[name]).reshape(-1).view(np.uint8)
+        for name in (*m.inputs, *m.kept):
+            if name in inputs or name in m.inputs:
+                buffers[name][:] = np.ascontiguousarray(inputs[name]).reshape(-1).view(np.uint8)
             show(self._known[name], buffers[name])
         for s in m.segments:
             self._segment(s, buffers, show)

@@ -48,21 +48,19 @@ class Judge:
         for name, want in self._wanted[key].items():
             error, limit = _error(s.graph, inputs, name, tensor(name), want)
             found.append(SegmentCheck(s.name, s.place, how, error, limit))
-        self.add([max(found, key=_beyond)])
+        self.add([max(found, key=lambda c: c.beyond)])
 
     def add(self, checks: Sequence[SegmentCheck]) -> None:
         """Take in checks of one more sample, one of a segment and way at most."""
         for check in checks:
             old = self._checks.get((check.segment, check.how), replace(check, samples=0))
-            self._checks[check.segment, check.how] = replace(max(old, check, key=_beyond), samples=old.samples + 1)
+            self._checks[check.segment, check.how] = replace(
+                max(old, check, key=lambda c: c.beyond), samples=old.samples + 1
+            )
 
     def worst(self) -> tuple[SegmentCheck, ...]:
         """For each segment and way of running it: the check that is furthest beyond its limit, of all samples."""
         return tuple(self._checks.values())
-
-
-def _beyond(check: SegmentCheck) -> float:
-    return check.error - check.limit
 
 
 def _error(graph: Graph, inputs: Mapping[str, Array], name: str, got: Array, want: Array) -> tuple[float, float]:

@@ -43,7 +43,7 @@ class _Seen:
             want, ops = self._by_law(v.name)
             s = self._makers[v.name][1]
             check = SegmentCheck(s.name, s.place, HOW, distance(array, want), rounding(ops, want))
-            self.worst[s.name] = max(self.worst.get(s.name, check), check, key=lambda c: c.error - c.limit)
+            self.worst[s.name] = max(self.worst.get(s.name, check), check, key=lambda c: c.beyond)
         self._known[v.name] = array.copy()
 
     def _by_law(self, name: str) -> tuple[Array, tuple[Op, ...]]:

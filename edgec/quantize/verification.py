@@ -30,6 +30,11 @@ class SegmentCheck:
         """Whether it agrees."""
         return self.error <= self.limit
 
+    @property
+    def beyond(self) -> float:
+        """By how much the error is above what is allowed; of several checks the one with the most tells."""
+        return self.error - self.limit
+
 
 @dataclass(frozen=True)
 class Verification:

@@ -11,11 +11,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from edgec_runtime import BundleError, InputError, Session
+from edgec_partitioner.regions import Region
+from edgec_partitioner.segments import segment
+from edgec_runtime import Bundle, BundleError, InputError, Session
 from edgec_runtime.device_end.bundles import machine_target
 from edgec_runtime.manifest import check_manifest
 
 import edgec
+from edgec.drive.op_by_op import op_by_op
+from edgec.frontends import read_model
 from edgec.ir import Array
 from tests import builds
 from tests.frontends.test_state import running
@@ -211,6 +215,17 @@ def test_a_pair_that_looks_like_state_is_told(tmp_path: Path) -> None:
     assert "look like state" not in again
     with Session(tmp_path / "m.edgec") as session:
         assert [*session.run({"x": XS[0]})] == ["y"]
+
+
+def test_ops_that_read_state_are_judged_with_it(bundle: Path) -> None:
+    """What a sample says of state, else what it begins with."""
+    graph = read_model(bundle.with_name("m.tflite"))
+    s = segment("seg0", Region("cpu", tuple(graph.ops), tuple(graph.inputs), tuple(graph.outputs)))
+    with Bundle.open(bundle) as opened:
+        kept = {n: np.full(opened.manifest.tensors[n].shape, 3, np.float32) for n in opened.manifest.kept}
+        for sample in ({"x": XS[0]}, {"x": XS[0], **kept}):
+            assert all(check.ok for check in op_by_op(opened, [s], sample))
+        assert op_by_op(opened, [s], sample)
 
 
 def test_first_calls_are_compared(bundle: Path, tmp_path: Path) -> None:
