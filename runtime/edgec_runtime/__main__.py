@@ -1,8 +1,9 @@
 """Runs a bundle like its own program (csrc/main.c), but with a Session, so on the Edge TPU where there is one.
 
 python -m edgec_runtime BUNDLE [--tpu MODE] [--runs N] [--seconds S] [--warmup S] [--launched NS] [--input FILE …]
-                               [--output DIR] [--json] [--threads N]
+                               [--output DIR] [--json] [--threads N] [--stream N [--source WHAT]]
 
+--stream: frames through a stream, in place of runs one after the other; the report is its figures alone.
 --input: an .npy file for each input, in order, with a prepared tensor or a photo's pixels; or a photo (needs Pillow).
 """
 
@@ -19,10 +20,12 @@ from typing import Any, Dict, Optional
 
 import numpy as np
 
+from .device_end.printable import printable
 from .errors import EdgecError
 from .inputs import noise_inputs
 from .photo import PHOTO_SUFFIXES, read_photo
 from .session import TPU_MODES, Session
+from .streamed import streamed
 
 
 def run(options: argparse.Namespace) -> Dict[str, object]:
@@ -43,6 +46,10 @@ def run(options: argparse.Namespace) -> Dict[str, object]:
         series = {"at": list(times.at), "total": list(times.total), "segments": segments}
         about = {"name": session.manifest.name, "unit": "ns", "load": load, "warmup": times.warmup}
         return {**about, **series, "rss": _resident()}
+
+
+def _stream(options: argparse.Namespace) -> Dict[str, object]:
+    return {"stream": streamed(options.bundle, options.stream, options.source, options.tpu).as_dict()}
 
 
 def _load(path: Path) -> Any:
@@ -73,14 +80,16 @@ def main() -> int:
     parser.add_argument("--output")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--stream", type=int)
+    parser.add_argument("--source")
     options = parser.parse_args()
     try:
-        report = run(options)
+        report = run(options) if options.stream is None else _stream(options)
     except EdgecError as e:
         print(e, file=sys.stderr)
         return e.exit_code
     except (OSError, ValueError) as e:
-        print(f"error: {e}\n  hint: check the files", file=sys.stderr)
+        print(printable(f"error: {e}\n  hint: check the files"), file=sys.stderr)
         return 2
     if options.json:
         print(json.dumps(report))

@@ -22,6 +22,8 @@ LARGEST = 4 << 30
 def read_arrays(path: Path) -> Dict[str, Array]:
     """Those of an .npz file by name, or the one of an .npy file as "".  Raises InputError for what is no such file."""
     try:
+        if path.exists() and not path.is_file():
+            raise ValueError("it is no plain file")  # a pipe would be waited for
         if not zipfile.is_zipfile(path):
             with path.open("rb") as file:
                 return {"": read_array(file)}

@@ -6,13 +6,11 @@ reads, and a file in it cannot grow when unpacked.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
 import stat
 import struct
-import tempfile
 import zipfile
 from pathlib import Path
 from types import TracebackType
@@ -25,13 +23,14 @@ from .device_end.bundles import WEIGHTS_FILE as WEIGHTS_FILE
 from .device_end.trust import MAX_SIGNATURE_BYTES, SIGNATURE, parse_signature
 from .errors import BundleError
 from .manifest import SCHEMA, Contents, Manifest, check_manifest, parse_manifest
+from .whole import whole
 
 MANIFEST = "manifest.json"
 CODE = ("bin/", "lib/")  # folders of what is executed
 
 _DATE = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip can say
 # What zipfile raises for a damaged file (NotImplementedError is a RuntimeError).
-_ZIP_TROUBLE = (zipfile.BadZipFile, struct.error, EOFError, OSError, ValueError, RuntimeError, KeyError)
+_ZIP_TROUBLE = (zipfile.BadZipFile, struct.error, EOFError, OSError, ValueError, RuntimeError, KeyError, MemoryError)
 
 PathLike = Union[str, "os.PathLike[str]"]
 
@@ -68,18 +67,10 @@ def write_signed(path: PathLike, bundle: "Bundle", signature: bytes) -> None:
 
 def _write_whole(path: Path, files: Mapping[str, bytes]) -> None:
     """Aside, then renamed: the file is there as a whole or not at all."""
-    handle, aside = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=str(path.parent))
-    try:
-        with os.fdopen(handle, "wb") as f:
-            _write_zip(f, files)
-            f.flush()
-            os.fsync(f.fileno())
-        os.chmod(aside, 0o644 & ~_umask())  # mkstemp makes private files; a bundle is not one
-        os.replace(aside, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(aside)
-        raise
+    with whole(path) as aside, aside.open("wb") as f:
+        _write_zip(f, files)
+        f.flush()
+        os.fsync(f.fileno())
 
 
 def _write_zip(f: IO[bytes], files: Mapping[str, bytes]) -> None:
@@ -98,12 +89,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return value.tolist()
     raise TypeError(f"the manifest cannot hold a {type(value).__name__}: {value!r:.80}")
-
-
-def _umask() -> int:
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
 
 
 # ---- checks shared by both sides ---------------------------------------------------------------------------------
@@ -221,6 +206,8 @@ def _open_zip(path: Path) -> zipfile.ZipFile:
         _refuse(path, f"the bundle has {info.st_size} bytes, more than {MAX_BUNDLE_BYTES}")
     try:
         return zipfile.ZipFile(path)
+    except PermissionError as e:
+        _refuse(path, f"cannot read the bundle: {e.strerror}", "check who may read it: ls -l")
     except _ZIP_TROUBLE as e:
         if info.st_size and path.open("rb").read(4) == b"PK\x03\x04":
             _refuse(path, f"the bundle is cut off or damaged ({e})")

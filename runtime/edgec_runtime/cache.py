@@ -21,7 +21,7 @@ def cache_dir(*parts: str) -> Path:
     base = os.environ.get("EDGEC_CACHE")
     if not base:
         base = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "edgec")
-    folder = Path(base)
+    folder = Path(os.path.abspath(base))  # programs are started elsewhere
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         for part in ("", *parts):

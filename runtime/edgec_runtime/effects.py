@@ -1,14 +1,14 @@
-"""Backgrounds blurred and replaced behind a mask, with edges that follow the frame's.
+"""Backgrounds blurred and replaced behind a mask, and pictures of networks, with edges that follow the frame's.
 
-A network's mask is small: stretched to the frame, hair turns into blocks.  `matte` fits it to the frame's luma within
-small windows (the fast guided filter of He and Sun, 2015), so that it changes where the picture does.  With a bundle's
+What a network makes is small: stretched to the frame, hair turns into blocks.  It is fitted to the frame's luma within
+small windows (the fast guided filter of He and Sun, 2015), so that it changes where the frame does.  With a bundle's
 C (csrc/ek_matte.h, ek_frame.h) the same is computed within a level.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Callable, Dict, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple, Type
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,9 @@ RADIUS = 4
 SMOOTH = 1e-3
 """Luma (0…1) that varies by less than its root is no edge."""
 
+_LINES, _FAINT = 1, 1e-4
+"""The same of pictures, whose lines are a pixel wide."""
+
 _LUMA = np.array([77, 150, 29], np.float32) / np.float32(65280)
 
 
@@ -44,13 +47,31 @@ class Painter:
         box = segments.view.within(width, height)
         size = max(2, round(min(box[2], frame.shape[1]))), max(2, round(min(box[3], frame.shape[0])))
         mask = sample(_certain(segments), box, size)
-        guide = np.asarray(self.resized(frame, size, "area") @ _LUMA, np.float32)
+        return self._fitted(self._guide(frame, size), mask, radius, smooth, frame)
+
+    def _guide(self, frame: Array, size: Tuple[int, int]) -> Array:
+        """The luma, 0…1, of a frame made small."""
+        return np.asarray(self.resized(frame, size, "area") @ _LUMA, np.float32)
+
+    def _fitted(self, guide: Array, plane: Array, radius: int, smooth: float, frame: Array) -> Array:
+        """uint8 [H,W] of the frame, 0…255, of a small plane, 0…1, that the guide explains."""
         if self._painting is not None:
-            return self._painting.matte(guide, mask, radius, smooth, frame)
-        a, b = _fit(guide, mask, radius, smooth)
-        whole = (0.0, 0.0, float(size[0]), float(size[1]))
+            return self._painting.matte(guide, plane, radius, smooth, frame)
+        a, b = _fit(guide, plane, radius, smooth)
+        whole = (0.0, 0.0, float(guide.shape[1]), float(guide.shape[0]))
         slope, more = (sample(x, whole, (frame.shape[1], frame.shape[0])) for x in (a, b))
         return np.asarray(np.clip((slope * (frame @ _LUMA) + more) * 255 + 0.5, 0, 255), np.uint8)
+
+    def cartoon(self, frame: Array, picture: Picture) -> Array:
+        """An image network's picture with the lines of the frame, as far as the network saw that; one that is larger
+        than the frame as it is.
+        """
+        small, part = picture.inside(), picture.part(frame)
+        if min(small.shape[:2]) < 2 or small.shape[0] > part.shape[0] or small.shape[1] > part.shape[1]:
+            return picture.of_frame(self.resized)
+        guide = self._guide(part, (small.shape[1], small.shape[0]))
+        planes = [small[..., c] * np.float32(1 / 255) for c in range(3)]
+        return np.stack([self._fitted(guide, p, _LINES, _FAINT, part) for p in planes], axis=-1)
 
     def blurred(self, frame: Array, segments: Optional[Segments] = None, strength: float = 1 / 24) -> Array:
         """The frame out of focus; what is of the mask has no part in it, so that it casts no shadow.
@@ -115,42 +136,73 @@ def _softer(x: Array) -> Array:
 
 
 Effect = Callable[[Array, Result], Array]
-EFFECTS = ("overlay", "blur", "replace")
+
+
+class _For(NamedTuple):
+    """task, result: what an effect is for; None for all.  does: in words."""
+
+    task: Optional[str]
+    result: Optional[Type[Any]]
+    does: str
+
+
+OVERLAY = "overlay"
+EFFECTS: Mapping[str, _For] = {
+    OVERLAY: _For(None, None, "draws what was found; an image network's picture as it is"),
+    "blur": _For("segmentation", Segments, "what is behind a person, out of focus"),
+    "replace": _For("segmentation", Segments, "another picture behind a person: replace=FILE"),
+    "cartoon": _For("image", Picture, "an image network's picture, with the frame's own lines"),
+}
+
+
+def effects_for(task: str) -> List[str]:
+    """The names of those that a task can be shown with."""
+    return [name for name, it in EFFECTS.items() if it.task in (None, task)]
 
 
 def effect(text: str, painter: Painter) -> Effect:
-    """What makes a picture of a frame and its result: "overlay" draws the result (of an image task: is the picture);
-    "blur" and "replace=FILE" change what is behind a segmentation's mask.  Raises InputError.
+    """What makes a picture of a frame and its result, by its name in EFFECTS.
+
+    Raises InputError for other names, and when it gets a result of a task that it is not for.
     """
     name, _, path = text.partition("=")
     if name not in EFFECTS or (path and name != "replace"):
         raise InputError(f'there is no effect "{text}"{did_you_mean(name, EFFECTS)}', hint="use " + ", ".join(EFFECTS))
-    if name == "overlay":
-        return lambda frame, result: (
-            result.of_frame(painter.resized) if isinstance(result, Picture) else result.draw(frame)
-        )
+    paint = _replaced(path, painter) if name == "replace" else _paint(name, painter)
+
+    def made(frame: Array, result: Result) -> Array:
+        wanted = EFFECTS[name]
+        if wanted.result is not None and not isinstance(result, wanted.result):
+            article = "an" if wanted.task == "image" else "a"
+            what = f"{name} is for {article} {wanted.task}, not for {type(result).__name__.lower()}"
+            raise InputError(what, hint=f"use overlay, or a bundle that was compiled with --task {wanted.task}")
+        return paint(frame, result)
+
+    return made
+
+
+def _paint(name: str, painter: Painter) -> Callable[[Array, Any], Array]:
     if name == "blur":
-        return lambda frame, result: painter.blur(frame, _behind(name, result))
+        return painter.blur
+    if name == "cartoon":
+        return painter.cartoon
+    return lambda frame, result: result.of_frame(painter.resized) if isinstance(result, Picture) else result.draw(frame)
+
+
+def _replaced(path: str, painter: Painter) -> Callable[[Array, Any], Array]:
     if not path:
         raise InputError("replace wants a picture", hint="replace=beach.jpg")
     picture = read_photo(Path(path))
     kept: Dict[Tuple[int, int], Array] = {}
 
-    def replaced(frame: Array, result: Result) -> Array:
+    def replaced(frame: Array, segments: Segments) -> Array:
         size = frame.shape[1], frame.shape[0]
         if size not in kept:
             kept.clear()
             kept[size] = painter.filling(picture, size)
-        segments = _behind(name, result)
         return painter.blend(frame, kept[size], painter.matte(frame, segments))
 
     return replaced
-
-
-def _behind(name: str, result: Result) -> Segments:
-    if not isinstance(result, Segments):
-        raise InputError(f"{name} is for a segmentation, not for {type(result).__name__.lower()}", hint="use overlay")
-    return result
 
 
 def _certain(segments: Segments) -> Array:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import threading
 from typing import List
 
 from .errors import InputError
 from .frame import Frame, Scratch
+from .locked import locked
 from .program import Program
 
 
@@ -30,7 +30,7 @@ class Lanes:
         self._begin([self.last])
 
     def _begin(self, free: List[Lane]) -> None:
-        self._changed = threading.Condition()
+        self._lock, self._changed = locked()
         self._waiting = 0
         self._made = len(free)
         self._free = free  # the last one used is used next
@@ -41,7 +41,7 @@ class Lanes:
             return self._free.pop()  # no lock: one step of Python's
         except IndexError:
             pass
-        with self._changed:
+        with self._lock:
             self._waiting += 1  # first, so that who gives one back after the next look sees it
             try:
                 while not self.closed:
@@ -64,12 +64,12 @@ class Lanes:
         if self.closed:
             self._clear()
         elif self._waiting:
-            with self._changed:
+            with self._lock:
                 self._changed.notify()
 
     def close(self) -> None:
         """Ends the threads of those that are free now; the others' when their run ends."""
-        with self._changed:
+        with self._lock:
             self.closed = True
             self._changed.notify_all()
         self._clear()

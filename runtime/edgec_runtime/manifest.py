@@ -204,7 +204,10 @@ def parse_manifest(data: bytes) -> Manifest:
     """The manifest of these bytes of JSON.  Raises BundleError with the first thing that is wrong."""
     try:
         text = data.decode("utf-8")
-        return check_manifest(json.loads(text, parse_constant=_no_constant, object_pairs_hook=_no_twins))
+        value = json.loads(text, parse_constant=_no_constant, object_pairs_hook=_no_twins)
+        if "\\ud" in text.lower():
+            json.dumps(value, ensure_ascii=False).encode("utf-8")  # half a surrogate pair is no text: a ValueError
+        return check_manifest(value)
     except (ValueError, RecursionError) as e:
         raise BundleError(f"the manifest is not JSON: {e}", at="manifest.json", hint="copy the bundle again") from e
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import deque
 from dataclasses import asdict, dataclass
 from typing import Any, Deque, Dict, List, Optional, Sequence, Tuple
 
+from .locked import locked
 from .stats import Summary
 from .stick import StickFacts
 
@@ -113,7 +113,7 @@ class Gate:
 
     def __init__(self, meters: Sequence[Meter], waits_outside: Sequence[Meter]) -> None:
         """waits_outside: those of the meters whose time a frame does not spend in flight."""
-        self._changed = threading.Condition()
+        self._lock, self._changed = locked()
         self._meters = meters
         self._outside = waits_outside
         self._shut = False
@@ -122,7 +122,7 @@ class Gate:
 
     def enter(self) -> bool:
         """Waits until one more may be in flight; False when none may be any more."""
-        with self._changed:
+        with self._lock:
             while self.inside >= self.limit and not self._shut:
                 self._changed.wait()
             if self._shut:
@@ -134,14 +134,14 @@ class Gate:
         """One has arrived."""
         means: List[float] = [m.mean for m in self._meters]
         work = sum(means) - sum(m.mean for m in self._outside)
-        with self._changed:
+        with self._lock:
             self.inside -= 1
             self.limit = int(work / max(means) + 0.75) + 1 if max(means) > 0 else 2
             self._changed.notify()
 
     def shut(self) -> None:
         """No more may enter."""
-        with self._changed:
+        with self._lock:
             self._shut = True
             self._changed.notify_all()
 

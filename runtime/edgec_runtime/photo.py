@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +27,8 @@ _LUMA = (19595, 38470, 7471)
 
 @dataclass(frozen=True)
 class Placement:
-    """box: the part of the photo that is used: left, top, width, height, in its pixels.
+    """box: the part of the photo that is used: left, top, width, height, in its pixels; with a letterbox it may go
+    beyond the photo by half a pixel of the input.
 
     target: where it is in the input: left, top, width, height, in the input's.  To find a point of the input in the
     photo: photo = box + (input - target) * box size / target size.
@@ -39,17 +41,31 @@ class Placement:
     def of(cls, photo: Tuple[int, int], image: Tuple[int, int], fit: Fit) -> Placement:
         """For a photo and an input of these widths and heights."""
         (width, height), (w, h) = photo, image
-        whole = (0.0, 0.0, float(width), float(height))
         if fit.resize == "letterbox":
             ratio = min(w / width, h / height)
-            inner = max(1, min(w, round(width * ratio))), max(1, min(h, round(height * ratio)))
-            corner = ((w - inner[0]) // 2, (h - inner[1]) // 2) if fit.position == "center" else (0, 0)
-            return cls(whole, (*corner, *inner))
+            middle = fit.position == "center"
+            across, down = (_letterboxed(n * ratio, of, middle) for n, of in ((width, w), (height, h)))
+            box = (across[0] / ratio, down[0] / ratio, across[2] / ratio, down[2] / ratio)
+            return cls(box, (across[1], down[1], across[2], down[2]))
         if fit.resize == "crop":
             ratio = min(width / w, height / h) * fit.crop
             part = w * ratio, h * ratio
             return cls(((width - part[0]) / 2, (height - part[1]) / 2, *part), (0, 0, w, h))
-        return cls(whole, (0, 0, w, h))
+        return cls((0.0, 0.0, float(width), float(height)), (0, 0, w, h))
+
+
+def _letterboxed(length: float, of: int, middle: bool) -> Tuple[float, int, int]:
+    """Of a photo as long as that on one side of an input: where it begins in the pixels it takes, the first of these,
+    and how many.
+
+    These are the ones with their middle in it.  They are parted from it by fractions, which the resizing keeps, so that
+    what a network finds is where it is, not up to a pixel of the input beside it.
+    """
+    start = (of - length) / 2 if middle else 0.0
+    first, end = math.floor(start + 0.5), math.floor(start + length + 0.5)
+    if end == first:  # as thin as that: the pixel that it is in
+        first, end = math.floor(start), math.floor(start) + 1
+    return first - start, first, end - first
 
 
 def is_photo(array: Array) -> bool:
@@ -145,8 +161,11 @@ def read_photo(path: Path) -> Array:
     try:
         from PIL import Image, ImageOps
     except ImportError:
-        hint = "pip install pillow, or give the pixels: a uint8 array [height, width, 3] in an .npy file"
-        raise InputError("Pillow is needed to read photos, and is not there", at=str(path), hint=hint) from None
+        other = "pip install pillow, or give the pixels: a uint8 array [height, width, 3] in an .npy file"
+        raise InputError("Pillow is needed to read photos, and is not there", at=str(path), hint=other) from None
+    hint = "remove the file or save it again"
+    if path.exists() and not path.is_file():  # Pillow would wait for a pipe's writer, and read a device for ever
+        raise InputError(f"{path.name} cannot be read as a photo: it is no plain file", at=str(path), hint=hint)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # far larger ones are an error
@@ -159,7 +178,7 @@ def read_photo(path: Path) -> Array:
             return np.asarray(upright.convert("RGB"), np.uint8)
     except MemoryError:  # Pillow's own for some damaged files
         what = f"{path.name} cannot be read as a photo: it asks for more memory than there is"
-        raise InputError(what, at=str(path), hint="remove the file or save it again") from None
+        raise InputError(what, at=str(path), hint=hint) from None
     except Exception as e:  # Pillow's decoders raise a dozen kinds for a damaged file
         what = f"{path.name} cannot be read as a photo: {e or type(e).__name__}"
-        raise InputError(what, at=str(path), hint="remove the file or save it again") from e
+        raise InputError(what, at=str(path), hint=hint) from e

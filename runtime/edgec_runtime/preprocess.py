@@ -24,6 +24,7 @@ LETTERBOX_FILL = 114
 """The grey that detectors are usually trained with."""
 
 _SEE = "see docs/preprocessing.md"
+_FLOAT32_MOST = 3.4028234e38
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,8 @@ class Values:
             return "raw pixels have no mean and std"
         if self.range == "0_1" and max(map(abs, self.mean)) > 1:
             return f"mean={_numbers(self.mean)} is not in 0…1; write 0_255,mean=…,std=… for pixels of 0…255"
+        if (255 + max(map(abs, self.mean))) / min(self.std) > _FLOAT32_MOST:
+            return f"by mean={_numbers(self.mean)} and std={_numbers(self.std)} a pixel is beyond float32"
         return None
 
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from .bundle import Bundle, PathLike
 from .device_end.bundles import machine_target as machine_target
+from .device_end.printable import printable
 from .errors import InputError, did_you_mean
 from .inputs import check_inputs, noise_inputs
 from .interpreters import InterpreterFactory, load_edgetpu
@@ -274,7 +275,7 @@ class _Once:
     def __call__(self, text: str) -> None:
         if not self._done:
             self._done = True
-            warnings.warn(text, RuntimeWarning, stacklevel=2)
+            warnings.warn(printable(text), RuntimeWarning, stacklevel=2)  # drivers and names in files said it
 
 
 def _free(

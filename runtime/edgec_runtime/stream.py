@@ -18,9 +18,12 @@ from typing import Any, Callable, Deque, Dict, Iterable, Iterator, List, Mapping
 
 from numpy.typing import NDArray
 
+from . import turns
+from .device_end.printable import printable
 from .errors import InputError
 from .frame import Frame, Scratch
 from .inputs import check_inputs
+from .locked import locked
 from .manifest import SegmentInfo
 from .meters import Deliveries, Gate, Meter, StreamFigures
 from .program import Program
@@ -147,6 +150,7 @@ class Work:
 
     def start(self) -> None:
         """All threads."""
+        turns.shorten()
         for t in self._threads:
             t.start()
 
@@ -154,6 +158,8 @@ class Work:
         """Ends all threads but the one that asks, and frees what they had."""
         if os.getpid() != self.pid:
             return  # a forked child has none of them
+        if not self._stopped:  # the session stops those that its user left open, and those that are closed, too
+            turns.restore()
         self._stopped = True
         self._gate.shut()
         self._newest.shut()
@@ -166,7 +172,7 @@ class Work:
         late = [t.name[len("edgec-") :] for t in others if t.is_alive()]
         if late:
             text = f"{', '.join(late)} did not end within {ENDING_S:g} s after the stream was closed"
-            warnings.warn(text, RuntimeWarning, stacklevel=3)
+            warnings.warn(printable(text), RuntimeWarning, stacklevel=3)
         else:
             for scratch in self._scratches:
                 scratch.stop()
@@ -242,7 +248,8 @@ class Work:
             try:
                 self._source.close()
             except Exception as e:
-                warnings.warn(f"the source failed when it was closed: {e!r}", RuntimeWarning, stacklevel=2)
+                text = f"the source failed when it was closed: {e!r}"
+                warnings.warn(printable(text), RuntimeWarning, stacklevel=2)
 
     # ---- stages ------------------------------------------------------------------------------------------------------
 
@@ -348,14 +355,14 @@ class _Newest:
     """Room for one shot of a live source: a newer one takes its place."""
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()
+        self._lock, self._changed = locked()
         self._shot: Optional[Shot] = None
         self._ended = False
         self.dropped = 0
 
     def put(self, shot: Optional[Shot]) -> None:
         """None: there will be no more.  An error does not replace the last shot but waits for its turn."""
-        with self._changed:
+        with self._lock:
             if shot is not None and shot.error is not None:
                 self._changed.wait_for(lambda: self._shot is None or self._ended)
             if shot is None:
@@ -367,7 +374,7 @@ class _Newest:
 
     def take(self) -> Optional[Shot]:
         """Waits for one; None when there will be none."""
-        with self._changed:
+        with self._lock:
             self._changed.wait_for(lambda: self._shot is not None or self._ended)
             shot, self._shot = self._shot, None
             self._changed.notify_all()
@@ -375,7 +382,7 @@ class _Newest:
 
     def shut(self) -> None:
         """Nobody waits any more."""
-        with self._changed:
+        with self._lock:
             self._ended = True
             self._shot = None
             self._changed.notify_all()

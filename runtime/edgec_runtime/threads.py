@@ -17,8 +17,12 @@ _POOL_BYTES = 1024  # EK_POOL_BYTES
 
 
 def aligned(nbytes: int) -> NDArray[Any]:
-    """Zeroed bytes that start on a multiple of ALIGN."""
-    raw = np.zeros(nbytes + ALIGN, np.uint8)
+    """Zeroed bytes that start on a multiple of ALIGN.  Raises DeviceError where there is no room for them."""
+    try:
+        raw = np.zeros(nbytes + ALIGN, np.uint8)
+    except MemoryError as e:
+        what = f"the model wants {nbytes:,} bytes of memory, and there are not so many"
+        raise DeviceError(what, hint="end other programs, or take a smaller model") from e
     start = -raw.ctypes.data % ALIGN
     return raw[start : start + nbytes]
 

@@ -38,6 +38,8 @@ class FakeStick:
         folder.mkdir(exist_ok=True)
 
     def open(self, name: str | None) -> object:
+        with (self.folder / "starts").open("a") as f:
+            f.write(json.dumps([os.getpid(), _spawned(), time.monotonic()]) + "\n")
         gone = self.folder / "away"
         if gone.exists() and time.monotonic() < float(gone.read_text() or 0):
             raise ValueError("Failed to load delegate from libedgetpu.so.1")
@@ -57,11 +59,26 @@ class FakeStick:
         path = self.folder / "log"
         return [tuple(json.loads(line)) for line in path.read_text().splitlines()] if path.exists() else []
 
+    def starts(self) -> dict[int, tuple[float, float]]:
+        """By process: when the system made it, and when Python was there and first tried to open the Edge TPU."""
+        path, found = self.folder / "starts", dict[int, tuple[float, float]]()
+        for line in path.read_text().splitlines() if path.exists() else ():
+            pid, spawned, tried = json.loads(line)
+            found.setdefault(pid, (spawned, tried))
+        return found
+
     def number(self) -> int:
         """Of this invoke."""
         with (self.folder / "invokes").open("ab") as f:
             f.write(b".")
             return f.tell() - 1
+
+
+def _spawned() -> float:
+    """When this process was made, by the monotonic clock."""
+    ticks = Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]
+    since_boot = int(ticks) / os.sysconf("SC_CLK_TCK")
+    return since_boot - time.clock_gettime(time.CLOCK_BOOTTIME) + time.monotonic()
 
 
 class _Faulty(FakeInterpreter):

@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 from edgec_runtime import Bundle, BundleError, write_bundle
 from edgec_runtime import bundle as bundle_module
-from edgec_runtime.cache import extract
+from edgec_runtime.cache import cache_dir, extract
+from edgec_runtime.manifest import parse_manifest
 
 from tests.runtime import tiny_model
 
@@ -314,3 +315,16 @@ def test_extract_is_private_verified_and_done_once(path: Path) -> None:
         file.parent.chmod(0o777)
         with pytest.raises(Exception, match="changed by others"):
             extract(b, "src/mix.c")
+
+
+def test_a_cache_named_from_where_one_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program in it is started elsewhere."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("EDGEC_CACHE", "here")
+    assert cache_dir("files") == tmp_path / "here" / "files"
+
+
+@pytest.mark.parametrize("text", [r"\ud800", r"\uD83D x"])
+def test_half_a_surrogate_pair_is_no_text(text: str) -> None:
+    with pytest.raises(BundleError, match=r"the manifest is not JSON: .* surrogates not allowed"):
+        parse_manifest(f'{{"name": "{text}"}}'.encode())

@@ -1,4 +1,4 @@
-"""Short samples of make stream-check, delegate-faults and session-check: counts, order, results, growth; no times."""
+"""Short samples of make stream-check, delegate-faults and endurance: counts, order, results, growth; no times."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.cc, pytest.mark.slow]
     [
         "stream_check --frames 15 --seconds 2 --no-times",
         "delegate_faults --cases 12 --seed 1 --no-times",
-        "session_check --runs 3000 --openings 60 --forks 18",
+        "endurance --runs 3000 --openings 60 --forks 18 --faults 0",
     ],
 )
 def test_a_sample(command: str) -> None:

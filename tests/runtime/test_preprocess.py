@@ -139,6 +139,8 @@ def test_the_canonical_text(text: str, canonical: str) -> None:
         ("mean=nan", '"mean=nan" is not one number', "0.485"),
         ("mean=", '"mean=" is not one number', "0.485"),
         ("std=0", "std=0 is not above 0", "docs"),
+        ("0_255,std=1e-37", "by mean=0 and std=1e-37 a pixel is beyond float32", "docs"),
+        ("0_255,mean=1e39", "by mean=1e+39 and std=1 a pixel is beyond float32", "docs"),
         ("std=1/-1/1", "std=1/-1/1 is not above 0", "docs"),
         ("crop=1.5", "crop=1.5 is not in 0…1", "docs"),
         ("letterbox=256", "letterbox=256 is not one number of 0…255", "docs"),
@@ -213,10 +215,12 @@ def test_an_ambiguous_shape_takes_the_layout_that_is_said() -> None:
     [
         ((4000, 3000), (640, 640), Fit("letterbox"), (0, 0, 4000, 3000), (0, 80, 640, 480)),
         ((3000, 4000), (640, 640), Fit("letterbox"), (0, 0, 3000, 4000), (80, 0, 480, 640)),
-        ((512, 343), (416, 416), Fit("letterbox"), (0, 0, 512, 343), (0, 68, 416, 279)),  # 278.7 rows; 137 are left
-        ((512, 343), (416, 416), Fit("letterbox", position="topleft"), (0, 0, 512, 343), (0, 0, 416, 279)),
+        # 278.69 rows from 68.66 on: those whose middle is in it, 69 to 346
+        ((512, 343), (416, 416), Fit("letterbox"), (0, 5.5 / 13, 512, 278 * 16 / 13), (0, 69, 416, 278)),
+        ((512, 343), (416, 416), Fit("letterbox", position="topleft"), (0, 0, 512, 279 * 16 / 13), (0, 0, 416, 279)),
+        ((512, 600), (128, 128), Fit("letterbox"), (-29 / 16, 0, 110 * 75 / 16, 600), (9, 0, 110, 128)),
         ((10, 20), (320, 240), Fit("letterbox"), (0, 0, 10, 20), (100, 0, 120, 240)),
-        ((5000, 1), (64, 64), Fit("letterbox"), (0, 0, 5000, 1), (0, 31, 64, 1)),
+        ((5000, 1), (64, 64), Fit("letterbox"), (0, -77.625, 5000, 78.125), (0, 31, 64, 1)),
         ((640, 480), (224, 224), Fit("crop"), (80, 0, 480, 480), (0, 0, 224, 224)),
         ((640, 480), (224, 224), Fit("crop", 0.875), (110, 30, 420, 420), (0, 0, 224, 224)),
         ((100, 100), (200, 100), Fit("crop"), (0, 25, 100, 50), (0, 0, 200, 100)),

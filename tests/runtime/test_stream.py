@@ -11,12 +11,13 @@ import threading
 import time
 import warnings
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from edgec_runtime import EdgecError, InputError, Session, Shot, Stream, stream
+from edgec_runtime import EdgecError, InputError, Session, Shot, Stream, stream, turns
 
 from tests.runtime import tiny_model
 from tests.runtime.fake_interpreter import FakeInterpreter
@@ -74,6 +75,22 @@ def test_every_frame_in_order(s: Session) -> None:
     assert figures.latency.n == 300
     assert set(kept[0].ms) == {"capture", "inputs", "shift", "relu", "mix"}
     assert figures.as_dict()["stages"][1]["ms"]["n"] == 300
+
+
+def _turns_are(seconds: float) -> None:
+    assert sys.getswitchinterval() == pytest.approx(seconds)
+
+
+def test_turns_of_python_are_short_while_streams_run(s: Session) -> None:
+    """And as long as before after the last one, of a fork too."""
+    before = sys.getswitchinterval()
+    with s.stream(images(1)) as one:
+        with s.stream(images(1)):
+            assert sys.getswitchinterval() == pytest.approx(turns.TURN_S)
+        assert sys.getswitchinterval() == pytest.approx(turns.TURN_S)
+        assert forked(partial(_turns_are, before)) == 0
+        list(one)
+    assert sys.getswitchinterval() == pytest.approx(before)
 
 
 @pytest.mark.parametrize("tpu", ["c", "interpreter"])
@@ -270,6 +287,11 @@ def test_a_source_that_hangs_does_not_hold_up_closing(s: Session, monkeypatch: p
         time.sleep(0.01)
 
 
+def _heard() -> None:
+    """A test that runs in the background of a shell is told to ignore it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_ctrl_c(bundle_path: Path) -> None:
     code = (
         "import sys, itertools; from edgec_runtime import Session; from tests.runtime import tiny_model as t\n"
@@ -277,9 +299,9 @@ def test_ctrl_c(bundle_path: Path) -> None:
         "for shot in s.stream(t.image(i) for i in itertools.count()):\n"
         "    if shot.index == 20: print('running', flush=True)\n"
     )
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, str(bundle_path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    pipe = subprocess.PIPE
+    command = [sys.executable, "-c", code, str(bundle_path)]
+    process = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, preexec_fn=_heard)
     assert process.stdout is not None
     assert process.stdout.readline() == "running\n"
     process.send_signal(signal.SIGINT)

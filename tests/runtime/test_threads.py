@@ -13,8 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from edgec_devices import device_for
-from edgec_runtime import Bundle, InputError, Session, noise_inputs
+from edgec_runtime import Bundle, DeviceError, InputError, Session, noise_inputs
 from edgec_runtime.device_end.bundles import machine_target
+from edgec_runtime.threads import aligned
 
 import edgec
 from edgec.emit.c import CSRC
@@ -227,3 +228,8 @@ def test_the_bench_beside_other_engines_has_the_threads_that_it_names(bundle: Pa
     call = ENGINES["edgec"](str(bundle), 3, given)
     call()
     assert len(os.listdir("/proc/self/task")) == before + 2
+
+
+def test_memory_that_is_not_there() -> None:
+    with pytest.raises(DeviceError, match="wants 1,152,921,504,606,846,976 bytes of memory"):
+        aligned(1 << 60)

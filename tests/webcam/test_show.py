@@ -16,9 +16,10 @@ from edgec_runtime.camera import CameraFrame
 from edgec_runtime.effects import Painter, effect
 from edgec_runtime.errors import DeviceError, InputError
 from edgec_runtime.vision import Vision
-from edgec_runtime.webcam import sources
+from edgec_runtime.webcam import sources, v4l2
 from edgec_runtime.webcam.show import Show
 from edgec_runtime.webcam.sources import Source, clip, open_source
+from PIL import Image
 
 import edgec
 from tests.cli.verbs import edgec as typed
@@ -81,6 +82,29 @@ def test_what_cannot_be_shown_is_refused_before_it_begins(bundles: list[Path], p
     assert (show.on, show.effect) == ("same", "overlay")
 
 
+def test_effects_that_suit_while_it_runs(bundles: list[Path], photos: Path, tmp_path: Path) -> None:
+    Image.fromarray(np.full((8, 8, 3), 200, np.uint8)).save(tmp_path / "light.png")
+    light = f"replace={tmp_path / 'light.png'}"
+    source = Source(
+        "gray", False, 25.0, lambda _: (CameraFrame.of(np.full((48, 64, 3), 30, np.uint8)) for _ in range(40))
+    )
+    show = Show(source, {p.stem: str(p) for p in (bundles[1], bundles[0])}, light)
+    assert show.effects() == ["overlay", "blur", light]
+    seen: dict[str, int] = {}
+    wishes = {5: ("same", None), 15: (None, "cartoon"), 25: ("bright", None), 30: (None, light)}
+    for picture in show:
+        seen.setdefault(f"{show.on} {show.effect.partition('=')[0]}", int(np.median(picture.after)))
+        if picture.number in wishes:
+            show.switch(*wishes[picture.number])
+        if show.on == "same":
+            assert show.effects() == ["overlay", "cartoon"]
+    assert seen == {"bright replace": 200, "same overlay": 30, "same cartoon": 30, "bright overlay": 30}
+    assert (show.on, show.effect) == ("bright", light)
+    for how, said in (("cartoon", "cartoon is for an image, not for segments"), ("replace=/etc/passwd", "no files")):
+        with pytest.raises(InputError, match=said):
+            show.switch(effect=how)
+
+
 def test_sources_that_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match="holds no photos"):
@@ -113,31 +137,75 @@ def test_a_video_file_is_read_to_its_end_and_again(tmp_path: Path) -> None:
 
 
 class _Camera:
-    """An OpenCV capture whose cable is pulled after some frames, and put back."""
+    """A camera whose cable is pulled after some frames."""
 
     def __init__(self, frames: int) -> None:
-        self.left, self.released = frames, False
+        self.left, self.closed, self.rate = frames, False, 30.0
 
-    def read(self) -> tuple[bool, object]:
+    def read(self) -> CameraFrame:
         self.left -= 1
-        return self.left >= 0, np.zeros((48, 64, 3), np.uint8)
+        if self.left < 0:
+            raise OSError("no such device")
+        return CameraFrame.of(np.zeros((48, 64, 3), np.uint8))
 
-    def release(self) -> None:
-        self.released = True
+    def close(self) -> None:
+        self.closed = True
 
 
 def test_a_camera_that_was_unplugged_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("cv2", reason="OpenCV is not installed: pip install 'edgec[webcam]'")
+    """tests/pi unplugs real ones."""
     first, second = _Camera(3), _Camera(3)
-    later = iter([None, second])
+    later: Iterator[_Camera | None] = iter([first, None, second])
+
+    def opened(path: str, *asked: object) -> _Camera:
+        assert path == "/dev/video7"
+        assert asked == ("jpeg", (1280, 720), 15.0)
+        camera = next(later)
+        if camera is None:
+            raise DeviceError("it is not there")
+        return camera
+
     monkeypatch.setattr(sources, "RETRY_S", 0.01)
-    monkeypatch.setattr(sources, "_capture", lambda cv2, text: next(later))
-    source = Source("camera", True, 0.0, lambda s: sources._camera(s, "/dev/video7", first))
+    monkeypatch.setattr(sources, "Camera", opened)
+    source = open_source("7?format=jpeg&size=1280x720&fps=15")
+    assert (source.live, source.fps) == (True, 30.0)
     frames = source.frames()
     for _ in range(5):
         next(frames)
-    assert first.released
+    assert first.closed
     assert source.lost == ""
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ("sise=1x1", 'a camera has no "sise"; did you mean "size"'),
+        ("size=0x4", '"0x4" is no size of a camera'),
+        ("format=mjpg", '"mjpg" is no format of a camera'),
+        ("fps=", '"" is no fps of a camera'),
+    ],
+)
+def test_what_cannot_be_asked_of_a_camera(asked: str, said: str) -> None:
+    with pytest.raises(InputError) as e:
+        open_source(f"/dev/video0?{asked}")
+    assert said in str(e.value)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="V4L2 is Linux's")
+def test_files_that_are_no_cameras() -> None:
+    with pytest.raises(DeviceError, match="/dev/null is no camera"):
+        open_source("/dev/null")
+    with pytest.raises(DeviceError, match="is no video output"):
+        v4l2.Output("/dev/null")
+    with pytest.raises(DeviceError, match="cannot open /dev/video77: No such file"):
+        open_source("77")
+
+
+def test_a_picture_as_yuyv() -> None:
+    picture = np.repeat(np.random.default_rng(0).integers(0, 256, (6, 4, 3)).astype(np.uint8), 2, axis=1)
+    again = CameraFrame("yuyv", (v4l2.yuyv(picture),)).rgb()
+    assert np.abs(again.astype(int) - picture).max() <= 3
+    assert [*v4l2.yuyv(np.full((1, 2, 3), 255, np.uint8)).ravel()] == [235, 128, 235, 128]
 
 
 def test_the_clip_moves() -> None:

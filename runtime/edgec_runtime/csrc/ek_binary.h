@@ -89,6 +89,20 @@ EK_KERNEL int8_t ek_add_one(int8_t u, int8_t v, int sign, const ek_add_t *q) {
 EK_BINARY_P(ek_add_s8, int8_t, const ek_add_t *q, ek_add_one(u, v, 1, q))
 EK_BINARY_P(ek_sub_s8, int8_t, const ek_add_t *q, ek_add_one(u, v, -1, q))
 
+/* onnxruntime's law of both: of elements moved by `shift`, in float32 steps, each product exact until it is added. */
+typedef struct {
+    float a, b, rest;
+    int32_t shift, low, high;
+} ek_linear_t;
+
+EK_KERNEL int8_t ek_linear_one(int8_t u, int8_t v, const ek_linear_t *q) {
+    const float inner = (float)((double)q->b * (v + q->shift) + (double)q->rest);
+    const float r = (float)((double)q->a * (u + q->shift) + (double)inner);
+    return (int8_t)(ek_round_even(r, q->low + q->shift, q->high + q->shift) - q->shift);
+}
+EK_BINARY_P(ek_add_even_s8, int8_t, const ek_linear_t *q, ek_linear_one(u, v, q))
+EK_BINARY_P(ek_sub_even_s8, int8_t, const ek_linear_t *q, ek_linear_one(u, v, q))
+
 typedef struct {
     int32_t a_zero, b_zero, y_zero, low, high, mul, shift;
 } ek_mul_t;
@@ -98,6 +112,19 @@ EK_KERNEL int8_t ek_mul_one(int8_t u, int8_t v, const ek_mul_t *q) {
     return (int8_t)EK_CLAMP(r, q->low, q->high);
 }
 EK_BINARY_P(ek_mul_s8, int8_t, const ek_mul_t *q, ek_mul_one(u, v, q))
+
+/* onnxruntime's law: in float, the zero point added before it is rounded, of results moved by `shift`. */
+typedef struct {
+    int32_t a_zero, b_zero, y_zero, low, high;
+    float scale;
+    int32_t shift;
+} ek_real_mul_t;
+
+EK_KERNEL int8_t ek_real_mul_one(int8_t u, int8_t v, const ek_real_mul_t *q) {
+    const float r = (float)((u - q->a_zero) * (v - q->b_zero)) * q->scale + (float)(q->y_zero + q->shift);
+    return (int8_t)(ek_round_even(r, q->low + q->shift, q->high + q->shift) - q->shift);
+}
+EK_BINARY_P(ek_mul_even_s8, int8_t, const ek_real_mul_t *q, ek_real_mul_one(u, v, q))
 
 EK_BINARY(ek_maximum_s8, int8_t, int8_t, EK_MAX(u, v))
 EK_BINARY(ek_minimum_s8, int8_t, int8_t, EK_MIN(u, v))

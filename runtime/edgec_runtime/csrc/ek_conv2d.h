@@ -90,6 +90,12 @@ EK_KERNEL void ek_conv2d_s8(const int8_t *x, const int8_t *w, const int32_t *bia
                    ek_requantize(acc[l] + bias[o + l], o + l, q))
 }
 
+EK_KERNEL void ek_conv2d_even_s8(const int8_t *x, const int8_t *w, const int32_t *bias, int8_t *y,
+                                 const ek_conv2d_t *p, const ek_even_t *q) {
+    EK_CONV2D_LOOP(ek_conv2d_sum_s8, int32_t, p->ic / p->group_ic, q->x_zero, q->w_zero,
+                   ek_even(acc[l] + bias[o + l], q->scale[o + l], q->y_zero, q->low, q->high))
+}
+
 EK_KERNEL void ek_dwconv2d_f32(const float *x, const float *w, const float *bias, float *y, const ek_conv2d_t *p,
                                const ek_act_f32_t *act) {
     EK_CONV2D_LOOP(ek_dwconv2d_sum_f32, float, 1, 0, 0, EK_CLAMP(acc[l] + bias[o + l], act->low, act->high))
@@ -99,6 +105,12 @@ EK_KERNEL void ek_dwconv2d_s8(const int8_t *x, const int8_t *w, const int32_t *b
                               const ek_requant_t *q) {
     EK_CONV2D_LOOP(ek_dwconv2d_sum_s8, int32_t, 1, q->x_zero, q->w_zero,
                    ek_requantize(acc[l] + bias[o + l], o + l, q))
+}
+
+EK_KERNEL void ek_dwconv2d_even_s8(const int8_t *x, const int8_t *w, const int32_t *bias, int8_t *y,
+                                   const ek_conv2d_t *p, const ek_even_t *q) {
+    EK_CONV2D_LOOP(ek_dwconv2d_sum_s8, int32_t, 1, q->x_zero, q->w_zero,
+                   ek_even(acc[l] + bias[o + l], q->scale[o + l], q->y_zero, q->low, q->high))
 }
 
 #endif

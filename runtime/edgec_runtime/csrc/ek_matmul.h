@@ -1,7 +1,7 @@
 /* Matrix products. */
 #ifndef EK_MATMUL_H
 #define EK_MATMUL_H
-#include "ek_base.h"
+#include "ek_fixed_point.h"
 
 /* y[rows,o] = x[rows,k] * w[o,k] transposed + bias[o] */
 EK_KERNEL void ek_fully_connected_f32(const float *x, const float *w, const float *bias, float *y, int rows, int k,
@@ -32,6 +32,17 @@ EK_KERNEL void ek_fully_connected_s8(const int8_t *x, const int8_t *w, const int
             for (int i = 0; i < k; i++) sum += (x[i] - q->x_zero) * (row[i] - q->w_zero);
             const double v = round((sum + bias[j]) * q->scale[j]) + q->y_zero;
             *y++ = (int8_t)EK_CLAMP(v, q->low, q->high);
+        }
+}
+
+EK_KERNEL void ek_fully_connected_even_s8(const int8_t *x, const int8_t *w, const int32_t *bias, int8_t *y, int rows,
+                                          int k, int o, const ek_even_t *q) {
+    for (int r = 0; r < rows; r++, x += k)
+        for (int j = 0; j < o; j++) {
+            const int8_t *row = w + (ptrdiff_t)j * k;
+            int32_t sum = 0;
+            for (int i = 0; i < k; i++) sum += (x[i] - q->x_zero) * (row[i] - q->w_zero);
+            *y++ = ek_even(sum + bias[j], q->scale[j], q->y_zero, q->low, q->high);
         }
 }
 

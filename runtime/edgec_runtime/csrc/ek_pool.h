@@ -1,7 +1,7 @@
 /* Sliding-window maximum and average of NHWC images. */
 #ifndef EK_POOL_H
 #define EK_POOL_H
-#include "ek_base.h"
+#include "ek_fixed_point.h"
 
 typedef struct {
     int n, ih, iw, c, oh, ow;  /* image and result */
@@ -9,6 +9,8 @@ typedef struct {
     int pt, pl;                /* padding at the top and left; the rest follows from the sizes */
     int count_pads, round_up;  /* averages: padding counts, too; ties upwards, not away from zero */
     int pad;                   /* int8 averages: what counted padding is, the zero point */
+    float scale;               /* even averages: of an element, whose zero point is `pad` */
+    int32_t shift;             /* even averages: what was added to the elements in the file */
     float low, high;           /* the clamp of the activation, exact for int8 too */
 } ek_pool_t;
 
@@ -45,16 +47,25 @@ EK_KERNEL int32_t ek_pool_mean(int32_t sum, int count, int up) {
     return -((-sum + (count - 1) / 2) / count);
 }
 
+/* sum / count as onnxruntime has it, of reals; ties to even in the file's integers */
+EK_KERNEL int32_t ek_pool_even(float sum, int count, const ek_pool_t *p) {
+    const float v = sum / (float)count / p->scale + (float)(p->pad + p->shift);
+    return ek_round_even(v, (int32_t)p->low + p->shift, (int32_t)p->high + p->shift) - p->shift;
+}
+
 #define EK_POOL_ADD(a, v) a += v
+#define EK_POOL_ADD_REAL(a, v) a += (float)((v) - p->pad) * p->scale
 #define EK_POOL_MAX(a, v) a = EK_MAX(a, v)
 #define EK_POOL_CLAMP_F32(a, n, p) EK_CLAMP(a, p->low, p->high)
 #define EK_POOL_CLAMP_S8(a, n, p) EK_CLAMP(a, (int32_t)p->low, (int32_t)p->high)
 #define EK_POOL_MEAN_F32(a, n, p) EK_CLAMP(a / (float)n, p->low, p->high)
+#define EK_POOL_EVEN(a, n, p) ek_pool_even(a, n, p)
 #define EK_POOL_MEAN_S8(a, n, p) EK_POOL_CLAMP_S8(ek_pool_mean(a, n, p->round_up), n, p)
 
 EK_POOL(ek_max_pool2d_f32, float, float, -INFINITY, EK_POOL_MAX, EK_POOL_CLAMP_F32)
 EK_POOL(ek_max_pool2d_s8, int8_t, int8_t, INT8_MIN, EK_POOL_MAX, EK_POOL_CLAMP_S8)
 EK_POOL(ek_average_pool2d_f32, float, float, 0.0f, EK_POOL_ADD, EK_POOL_MEAN_F32)
 EK_POOL(ek_average_pool2d_s8, int8_t, int32_t, p->pad * (count - inside), EK_POOL_ADD, EK_POOL_MEAN_S8)
+EK_POOL(ek_average_pool2d_even_s8, int8_t, float, 0.0f, EK_POOL_ADD_REAL, EK_POOL_EVEN)
 
 #endif

@@ -7,7 +7,7 @@
 typedef struct {
     int keep[3], keep_stride[3], red[3], red_stride[3];
     int32_t x_zero, y_zero, mul, shift; /* int8 means: centred, times a multiplier */
-    float scale, offset;                /* int8 sums: in float */
+    float scale, offset;                /* int8 sums and even means: in float */
 } ek_reduce_t;
 
 EK_KERNEL int ek_reduce_count(const ek_reduce_t *p) { return p->red[0] * p->red[1] * p->red[2]; }
@@ -43,6 +43,10 @@ EK_KERNEL int8_t ek_reduce_multiply(int32_t sum, const ek_reduce_t *p) {
     return (int8_t)EK_CLAMP(v, INT8_MIN, INT8_MAX);
 }
 
+EK_KERNEL int8_t ek_reduce_even(int32_t sum, const ek_reduce_t *p) {
+    return ek_even(sum - ek_reduce_count(p) * p->x_zero, p->scale, p->y_zero, INT8_MIN, INT8_MAX);
+}
+
 #define EK_REDUCE_ADD(a, v) a += v
 #define EK_REDUCE_MUL(a, v) a *= v
 #define EK_REDUCE_MAX(a, v) a = EK_MAX(a, v)
@@ -53,6 +57,7 @@ EK_KERNEL int8_t ek_reduce_multiply(int32_t sum, const ek_reduce_t *p) {
 
 EK_REDUCE(ek_mean_f32, float, double, 0.0, EK_REDUCE_ADD, EK_REDUCE_DIVIDE_F)
 EK_REDUCE(ek_mean_s8, int8_t, int32_t, 0, EK_REDUCE_ADD, ek_reduce_multiply)
+EK_REDUCE(ek_mean_even_s8, int8_t, int32_t, 0, EK_REDUCE_ADD, ek_reduce_even)
 EK_REDUCE(ek_sum_f32, float, double, 0.0, EK_REDUCE_ADD, EK_REDUCE_AS_IT_IS)
 EK_REDUCE(ek_sum_s8, int8_t, int32_t, 0, EK_REDUCE_ADD, ek_reduce_scale)
 EK_REDUCE(ek_reduce_prod_f32, float, double, 1.0, EK_REDUCE_MUL, EK_REDUCE_AS_IT_IS)

@@ -1,7 +1,7 @@
 /* Resizing of NHWC images; tables say which rows and columns each output pixel is made of. */
 #ifndef EK_RESIZE_H
 #define EK_RESIZE_H
-#include "ek_base.h"
+#include "ek_fixed_point.h"
 
 /* `c` in bytes. */
 typedef struct {
@@ -32,6 +32,15 @@ typedef struct {
     const int32_t *y0, *y1, *x0, *x1, *fy, *fx;
 } ek_resize_bilinear_fixed_t;
 
+/* The same for int8 whose reals are blended: their zero point and scale, which are the result's, too. */
+typedef struct {
+    int n, ih, iw, c, oh, ow;
+    const int32_t *y0, *y1, *x0, *x1;
+    const float *fy, *fx;
+    int32_t zero;
+    float scale;
+} ek_resize_bilinear_even_t;
+
 /* For every output pixel the four pixels p00 p10 p01 p11 and the weights of the second row and column. */
 #define EK_RESIZE_BILINEAR(NAME, PARAMS, T, W, STATEMENT)                                                   \
     EK_KERNEL void NAME(const T *x, T *y, const PARAMS *p) {                                                \
@@ -59,6 +68,22 @@ EK_KERNEL int8_t ek_bilinear_fixed(int v00, int v10, int v01, int v11, int fy, i
     return (int8_t)((v + (v > 0 ? 1 << 19 : -(1 << 19))) / (1 << 20));
 }
 
+/* The same cut off towards zero, as onnxruntime resizes integers. */
+EK_KERNEL int ek_bilinear_cut(int v00, int v10, int v01, int v11, int fy, int fx) {
+    const int32_t gy = 1024 - fy, gx = 1024 - fx;
+    return (v00 * gy * gx + v10 * fy * gx + v01 * gy * fx + v11 * fy * fx) / (1 << 20);
+}
+
+EK_KERNEL float ek_real(int8_t v, const ek_resize_bilinear_even_t *p) { return (float)(v - p->zero) * p->scale; }
+
+/* Reals in the order of onnxruntime's sum, to the nearest, ties to even. */
+EK_KERNEL int8_t ek_bilinear_even(float v00, float v10, float v01, float v11, float fy, float fx,
+                                  const ek_resize_bilinear_even_t *p) {
+    const float gy = 1 - fy, gx = 1 - fx;
+    const float v = gx * gy * v00 + fx * gy * v01 + gx * fy * v10 + fx * fy * v11;
+    return (int8_t)(ek_round_even(v / p->scale, INT8_MIN - p->zero, INT8_MAX - p->zero) + p->zero);
+}
+
 EK_KERNEL float ek_unsigned(int8_t v) { return (float)(v + 128); }
 
 EK_RESIZE_BILINEAR(ek_resize_bilinear_f32, ek_resize_bilinear_f32_t, float, float,
@@ -68,6 +93,14 @@ EK_RESIZE_BILINEAR(ek_resize_bilinear_s8, ek_resize_bilinear_fixed_t, int8_t, in
 EK_RESIZE_BILINEAR(ek_resize_bilinear_u8, ek_resize_bilinear_f32_t, int8_t, float,
                    y[k] = (int8_t)((int32_t)(ek_bilinear(ek_unsigned(p00[k]), ek_unsigned(p10[k]), ek_unsigned(p01[k]),
                                                          ek_unsigned(p11[k]), fy, fx) + 0.5f) - 128))
+
+EK_RESIZE_BILINEAR(ek_resize_bilinear_even_s8, ek_resize_bilinear_even_t, int8_t, float,
+                   y[k] = ek_bilinear_even(ek_real(p00[k], p), ek_real(p10[k], p), ek_real(p01[k], p),
+                                           ek_real(p11[k], p), fy, fx, p))
+EK_RESIZE_BILINEAR(ek_resize_bilinear_cut_s8, ek_resize_bilinear_fixed_t, int8_t, int32_t,
+                   y[k] = (int8_t)ek_bilinear_cut(p00[k], p10[k], p01[k], p11[k], fy, fx))
+EK_RESIZE_BILINEAR(ek_resize_bilinear_cut_u8, ek_resize_bilinear_fixed_t, int8_t, int32_t,
+                   y[k] = (int8_t)(ek_bilinear_cut(p00[k] + 128, p10[k] + 128, p01[k] + 128, p11[k] + 128, fy, fx) - 128))
 
 /* Four rows and columns with their weights for each output row and column. */
 typedef struct {

@@ -42,5 +42,7 @@ EK_TRANSPOSE_CONV2D(ek_transpose_conv2d_f32, float, float, float, const ek_act_f
                     EK_CLAMP(acc[l] + bias[o + l], act->low, act->high))
 EK_TRANSPOSE_CONV2D(ek_transpose_conv2d_s8, int8_t, int32_t, int32_t, const ek_requant_t *q, EK_TC_X_S8, EK_TC_W_S8,
                     ek_requantize(acc[l] + bias[o + l], o + l, q))
+EK_TRANSPOSE_CONV2D(ek_transpose_conv2d_even_s8, int8_t, int32_t, int32_t, const ek_even_t *q, EK_TC_X_S8, EK_TC_W_S8,
+                    ek_even(acc[l] + bias[o + l], q->scale[o + l], q->y_zero, q->low, q->high))
 
 #endif

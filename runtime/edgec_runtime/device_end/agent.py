@@ -20,22 +20,32 @@ import threading
 import time
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
-from edgec_runtime.device_end.bundles import MODEL, machine_target
-from edgec_runtime.device_end.disk import Disk, Refused, make_folder, refusal, replace
+from edgec_runtime.device_end.bundles import MAX_FILES, MODEL, machine_target
+from edgec_runtime.device_end.disk import Disk, Refused, make_folder, opened, refusal, replace
 from edgec_runtime.device_end.facts import collect, identity
 from edgec_runtime.device_end.incoming import App, Plan
 from edgec_runtime.device_end.packed import one_file
-from edgec_runtime.device_end.running import TooMuch, run
+from edgec_runtime.device_end.printable import printable
+from edgec_runtime.device_end.running import MAX_OUTPUT_BYTES, TooMuch, environment, run
+from edgec_runtime.device_end.showing import Showing
 from edgec_runtime.device_end.slots import SCRATCH, recover_all
 from edgec_runtime.device_end.trust import FOLDER, MAX_SIGNATURE_BYTES, SYSTEM_FOLDER, Key, administered
 from edgec_runtime.device_end.units import Units
 from edgec_runtime.device_end.vitals import Watch
 from edgec_runtime.device_end.wheels import Site
-from edgec_runtime.device_end.wire import PROTOCOL, Delivery, pack, unpack
+from edgec_runtime.device_end.wire import MAX_MESSAGE, PROTOCOL, Delivery, pack, unpack
 
 VERSION = 1  # of the requests; raised with each that is added
-TIMING = ("--runs", "--seconds", "--warmup", "--profile", "--threads")  # options of main.c that a host may give
+TIMING = (
+    "--runs",
+    "--seconds",
+    "--warmup",
+    "--profile",
+    "--threads",
+    "--stream",
+)  # options of main.c that a host may give
 IDLE_S = 90.0  # without a word from the host, the console is given back
+LONGEST_S = 7 * 86400.0  # for which a host may let a program run
 BEAT_S = 2.0  # between two signs of life while a program runs
 Execute = Callable[..., "subprocess.CompletedProcess[bytes]"]
 Answer = Tuple[Dict[str, Any], bytes]
@@ -58,6 +68,7 @@ class Service:
         greeting = {"protocol": [PROTOCOL, PROTOCOL], "agent": VERSION, "sha256": sha}
         self.delivery = Delivery(True, json.dumps(greeting).encode())
         self.app: Optional[App] = None
+        self.showing: Optional[Showing] = None
         self.write: Callable[[bytes], None] = lambda data: None  # to the stream, while a request is worked on
 
     def receive(self, data: bytes, now: float) -> None:
@@ -79,13 +90,15 @@ class Service:
             self._answer(self.delivery.messages.popleft())
 
     def close(self) -> None:
-        """Lets other hosts flash."""
+        """Lets other hosts flash; ends what is shown."""
         if self.app:
             self.app.close()
-        self.app = None
+        if self.showing:
+            self.showing.end()
+        self.app = self.showing = None
 
     def _tune(self) -> None:
-        with contextlib.suppress(ValueError, TypeError, KeyError):
+        with contextlib.suppress(ValueError, TypeError, KeyError, OverflowError, RecursionError):
             line = json.loads(self.delivery.peer or b"{}")
             self.delivery.tune(int(line["chunk"]), int(line["window"]), float(line["rate"]))
 
@@ -146,14 +159,13 @@ class Service:
 
     def do_begin(self, head: Dict[str, Any], blob: bytes) -> Answer:
         """A bundle will come: which parts of it are lacking?  The blob is its glue."""
-        app = self._open(head)
-        sha256 = head["recipe"].get("sha256")
+        app, plan = self._open(head), Plan(head.get("recipe"), blob)
         for slot in (app.active(), *((app.inactive(), SCRATCH) if head.get("scratch") else ())):
             state = app.whole(slot) if slot else None
-            if slot and state and state["sha256"] == sha256:
+            if slot and state and state["sha256"] == plan.sha256:
                 app.verified(slot)
                 return {"same": slot}, b""
-        return {"lacks": app.begin(Plan(head["recipe"], blob))}, b""
+        return {"lacks": app.begin(plan)}, b""
 
     def do_put(self, head: Dict[str, Any], blob: bytes) -> Optional[Answer]:
         """A piece of a part.  Answered only when it fails."""
@@ -237,6 +249,22 @@ class Service:
                 apps.append(App(self.root, name, self.disk).status())
         return {"apps": [a for a in apps if a["slots"]]}, b""
 
+    def do_show(self, head: Dict[str, Any], blob: bytes) -> Answer:
+        """Start a webcam with these slots.  The blob is the picture of --effect replace, or empty."""
+        self.close()
+        self.showing = Showing(self.root, self.disk, head, blob)
+        return {}, b""
+
+    def do_shown(self, head: Dict[str, Any], blob: bytes) -> Answer:
+        """How it is.  end: tell it to end, and wait for that."""
+        if self.showing is None:
+            raise Refused("input", "nothing is shown", "start it again")
+        if not head.get("end"):
+            return self.showing.state(), b""
+        found = self.showing.finish()
+        self.showing = None
+        return found, b""
+
     def do_run(self, head: Dict[str, Any], blob: bytes) -> Answer:
         """Run a slot's program.  The blob is input files of the sizes in "inputs"; the answer has outputs likewise.
 
@@ -245,7 +273,7 @@ class Service:
         """
         app = self._open(head)
         slot = self.slot(app, head)
-        start, env = app.program(slot), None
+        start, env = app.program(slot), environment(bool(app.trusted()))
         if head.get("session"):
             site = Site(app, self.execute)
             if not site.active():
@@ -256,7 +284,7 @@ class Service:
         with tempfile.TemporaryDirectory(prefix="edgec-") as folder:
             command = [*start, *_timing(head.get("options", ())), "--json", "--output", folder]
             names: List[str] = []
-            for size in head.get("inputs", []):
+            for size in _sizes(head, blob):
                 names.append(os.path.join(folder, f"input{len(names)}.npy"))
                 with open(names[-1], "wb") as f:
                     f.write(blob[:size])
@@ -270,10 +298,11 @@ class Service:
                 said["vitals"] = watch.as_dict()
             else:
                 done = self._execute(command, folder, env, head)
-            outputs = []
+            outputs, room = [], MAX_MESSAGE - MAX_OUTPUT_BYTES
             for i in range(int(head.get("outputs", 0)) if done.returncode == 0 else 0):
-                with open(os.path.join(folder, f"output{i}.npy"), "rb") as f:
-                    outputs.append(f.read())
+                with opened(os.path.join(folder, f"output{i}.npy"), room) as f:
+                    outputs.append(f.read(room))
+                room -= len(outputs[-1])
         said.update(status=done.returncode, outputs=[len(o) for o in outputs])
         said["error_output"] = done.stderr.decode(errors="replace")[-2000:]
         return {**said, "report": done.stdout.decode(errors="replace")}, b"".join(outputs)
@@ -286,11 +315,11 @@ class Service:
             command = [*command, "--launched", str(time.monotonic_ns())]
         try:
             with self._beating():
-                return self.execute(command, cwd=folder, env=env, timeout=float(head["limit"]), listen=self.listen)
+                return self.execute(command, cwd=folder, env=env, timeout=_limit(head), listen=self.listen)
         except TooMuch as e:
             raise Refused("device", str(e), "compile the model again") from None
         except subprocess.TimeoutExpired:
-            what = f"the program did not end within {head['limit']:.0f} s"
+            what = f"the program did not end within {_limit(head):.0f} s"
             raise Refused("device", what, "try fewer runs or a smaller model") from None
 
     @contextlib.contextmanager
@@ -311,6 +340,23 @@ class Service:
             thread.join()
 
 
+def _limit(head: Dict[str, Any]) -> float:
+    """Seconds that the program may take."""
+    limit = head.get("limit")
+    if isinstance(limit, bool) or not isinstance(limit, (int, float)) or not 0 < limit <= LONGEST_S:
+        raise Refused("input", f"the program cannot be given {limit!r:.40} s", f"give at most {LONGEST_S:.0f} s")
+    return float(limit)
+
+
+def _sizes(head: Dict[str, Any], blob: bytes) -> List[int]:
+    """Bytes of each input, which make up the blob."""
+    sizes = head.get("inputs", [])
+    good = isinstance(sizes, list) and len(sizes) <= MAX_FILES and all(type(n) is int and n >= 0 for n in sizes)
+    if not good or sum(sizes) != len(blob):
+        raise Refused("input", "the list of the inputs' sizes is impossible", "update edgec")
+    return list(sizes)
+
+
 def _timing(options: Sequence[Any]) -> List[str]:
     """The words by which the program is timed.  No others: the host does not say what it reads and writes."""
     words = list(map(str, options))
@@ -321,9 +367,16 @@ def _timing(options: Sequence[Any]) -> List[str]:
 
 def serve(source: int, sink: int, service: Service, idle: float = IDLE_S) -> None:
     """Until the stream ends, the host says goodbye, or nothing is heard for `idle` seconds."""
-    heard = time.monotonic()
     service.write = functools.partial(_write, sink)
     service.listen = source
+    try:
+        _converse(source, sink, service, idle)
+    finally:
+        service.close()
+
+
+def _converse(source: int, sink: int, service: Service, idle: float) -> None:
+    heard = time.monotonic()
     while not service.delivery.closed:
         _write(sink, service.delivery.poll(time.monotonic()))
         now = time.monotonic()
@@ -354,7 +407,7 @@ def verify(root: str, name: str) -> int:
         app.program(Service.slot(app, {}))
     except (Refused, OSError) as e:
         r = e if isinstance(e, Refused) else refusal(e)
-        print(f"error: {r.what}\n  hint: {r.hint}", file=sys.stderr)
+        print(printable(f"error: {r.what}\n  hint: {r.hint}"), file=sys.stderr)
         return 1
     return 0
 
@@ -369,7 +422,7 @@ def main(sha: str, texts: Dict[str, str]) -> None:
     os.umask(os.umask(0o022) | 0o022)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: sys.exit(1))
-    root = os.path.expanduser(os.environ.get("EDGEC_ROOT") or "~/.edgec")
+    root = os.path.abspath(os.path.expanduser(os.environ.get("EDGEC_ROOT") or "~/.edgec"))
     service = Service(root, sha=sha, source=one_file(texts, sha))
     if not os.isatty(0):
         serve(0, 1, service)

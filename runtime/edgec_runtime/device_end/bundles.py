@@ -29,7 +29,10 @@ MAX_NAME = 240
 _MEMBER = re.compile(r"[A-Za-z0-9_+@-][A-Za-z0-9_.+@-]*(/[A-Za-z0-9_+@-][A-Za-z0-9_.+@-]*)*")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _BLOCK = 1 << 20
-_DAMAGED = (KeyError, TypeError, AttributeError, ValueError, IndexError, RuntimeError, EOFError, struct.error)
+_DAMAGED = (
+    KeyError, TypeError, AttributeError, ValueError, IndexError, RuntimeError, EOFError, struct.error, MemoryError,
+    OverflowError,
+)  # fmt: skip
 
 
 def safe_name(name: str) -> bool:
@@ -49,10 +52,14 @@ def machine_target() -> str:
 
 
 class Executed(NamedTuple):
-    """A file that a machine executes or loads.  source: in the bundle.  sha256: by the manifest.  library: of code."""
+    """A file that a machine executes or loads.  source: in the bundle.  sha256, bytes: by the manifest.
+
+    library: of code.
+    """
 
     source: str
     sha256: str
+    bytes: int
     code: bool
     library: bool
 
@@ -71,10 +78,10 @@ def executed(manifest: Dict[str, Any]) -> Dict[str, Executed]:
     for key, path in paths.items():
         if target in manifest.get(key, {}):
             source = manifest[key][target]
-            sha256 = manifest["files"][source]["sha256"]
+            sha256, size = manifest["files"][source]["sha256"], manifest["files"][source]["bytes"]
             if not _SHA256.fullmatch(sha256):
                 raise ValueError(f"{sha256!r:.80} is no sha256")
-            found[path] = Executed(source, sha256, key != "weights", key == "libraries")
+            found[path] = Executed(source, sha256, size, key != "weights", key == "libraries")
     return found
 
 

@@ -11,9 +11,10 @@ import hashlib
 import os
 import shutil
 import stat
-from typing import Iterator
+from typing import BinaryIO, Iterator, Union
 
 _BLOCK = 1 << 20
+_Path = Union[str, "os.PathLike[str]"]
 
 
 class Refused(Exception):
@@ -37,7 +38,7 @@ class Disk:
 
     def write(self, path: str, offset: int, data: bytes, mode: int = 0o644) -> None:
         """Cuts the file at `offset` and adds `data` there.  The file is made if it is missing."""
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, mode)
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, mode)
         try:
             os.ftruncate(fd, offset)
             os.lseek(fd, offset, os.SEEK_SET)
@@ -76,6 +77,7 @@ class Disk:
 def make_folder(disk: Disk, path: str, durable: bool = True) -> None:
     """A folder and its parents.  durable: they are on the disk when it returns; else sync_all() sees to it."""
     missing = []
+    path = os.path.join(os.getcwd(), path)
     while not os.path.isdir(path):
         missing.append(path)
         path = os.path.dirname(path)
@@ -103,9 +105,42 @@ def sync_all(disk: Disk, folder: str) -> None:
         disk.sync(below)
 
 
+def opened(path: str, most: int = 1 << 62) -> BinaryIO:
+    """A plain file, to be read; never waits for one that is none.  most: bytes that it may have.  Raises OSError."""
+    return _opened(path, most, os.O_NOFOLLOW)
+
+
+def _opened(path: _Path, most: int, flags: int) -> BinaryIO:
+    """A pipe to which nobody writes would hang, and some files never end."""
+    for name in ("O_NONBLOCK", "O_CLOEXEC", "O_BINARY"):  # which not every system has that a host may be
+        flags |= getattr(os, name, 0)
+    fd = os.open(path, os.O_RDONLY | flags)
+    try:
+        found = os.fstat(fd)
+        if stat.S_ISDIR(found.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(errno.EINVAL, "it is no plain file", str(path))
+        if found.st_size > most:
+            raise OSError(errno.EFBIG, f"it has {found.st_size} bytes, more than {most}", str(path))
+        return os.fdopen(fd, "rb")
+    except BaseException:
+        os.close(fd)
+        raise
+
+
+def given(path: _Path, most: int) -> bytes:
+    """What is in a file that somebody names, which may be a link.  Raises OSError, also where it has more bytes."""
+    with _opened(path, most, 0) as f:
+        data = f.read(most + 1)
+    if len(data) > most:  # it grows, or is one of /proc, which say no size
+        raise OSError(errno.EFBIG, f"it has more than {most} bytes", str(path))
+    return data
+
+
 def read(path: str, offset: int = 0, length: int = 1 << 62) -> Iterator[bytes]:
     """A range of a file in blocks."""
-    with open(path, "rb") as f:
+    with opened(path) as f:
         f.seek(offset)
         while length > 0:
             block = f.read(min(length, _BLOCK))
@@ -133,12 +168,27 @@ def plain(path: str, folder: bool = False) -> bool:
     return stat.S_ISDIR(mode) if folder else stat.S_ISREG(mode)
 
 
+def keep_to_ourselves(*paths: str) -> None:
+    """Nobody else may change them: a version that left it to the umask made some that others could.
+
+    Files and folders, not a device in their place, nor a folder that is everybody's, as /tmp.
+    """
+    for path in paths:
+        with contextlib.suppress(OSError):  # there is none, or it is another's
+            mode = os.lstat(path).st_mode
+            ours = stat.S_ISREG(mode) or (stat.S_ISDIR(mode) and not mode & stat.S_ISVTX)
+            if ours and mode & 0o022:
+                os.chmod(path, stat.S_IMODE(mode) & ~0o022)
+
+
+_ODD = "something else stands in its place on the device: ls -l ~/.edgec"
 _TROUBLE = {
     errno.ENOSPC: "free some space on the device: df -h ~",
     errno.EDQUOT: "free some space on the device: quota",
     errno.EROFS: "sudo mount -o remount,rw / on the device; an SD card that failed goes read-only by itself",
     errno.EACCES: "check who owns the folder on the device: ls -ld ~/.edgec",
     errno.EIO: "the disk of the device has errors: dmesg",
+    **dict.fromkeys((errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.ENOENT, errno.EINVAL), _ODD),
 }
 
 

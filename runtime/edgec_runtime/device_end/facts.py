@@ -254,7 +254,8 @@ class _Machine(Files):
     def _try(self, arguments: List[str]) -> Any:
         try:
             command = [sys.executable, "-c", _TRIAL, *arguments]
-            done = self.execute(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=TRIAL_S)
+            # cwd: Python imports from there first
+            done = self.execute(command, cwd="/", stdin=subprocess.DEVNULL, capture_output=True, timeout=TRIAL_S)
         except subprocess.TimeoutExpired as e:
             return None, (e.stdout or b"").decode(errors="replace"), (e.stderr or b"").decode(errors="replace")
         except OSError as e:

@@ -26,7 +26,7 @@ from edgec_runtime.device_end.bundles import (
     trouble,
     unpack,
 )  # fmt: skip
-from edgec_runtime.device_end.disk import Disk, Refused, digest, make_folder, read, sync_all
+from edgec_runtime.device_end.disk import Disk, Refused, digest, make_folder, plain, read, sync_all
 from edgec_runtime.device_end.slots import SCRATCH, SLOTS, STATE, Slots
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -43,7 +43,7 @@ class Part(NamedTuple):
 class Plan:
     """A bundle that is to be written: parts known by their hash, and `glue`, the bytes between and after them."""
 
-    def __init__(self, recipe: Dict[str, Any], glue: bytes) -> None:
+    def __init__(self, recipe: Any, glue: bytes) -> None:
         """Raises Refused for a recipe that no host of ours makes."""
         try:
             self.sha256, self.bytes, self.glue = recipe["sha256"], recipe["bytes"], glue
@@ -73,8 +73,9 @@ class App(Slots):
         found: Dict[str, Tuple[str, int]] = {}
         for slot in (*SLOTS, SCRATCH):
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError, IndexError, RecursionError):
-                for part in self.state(slot)["parts"]:
-                    found[part[2]] = (self.at(slot, MODEL), max(int(part[0]), 0))
+                for offset, _, sha256 in self.state(slot)["parts"]:
+                    if type(offset) is int and 0 <= offset <= MAX_BUNDLE_BYTES:
+                        found[sha256] = (self.at(slot, MODEL), offset)
         return found
 
     def begin(self, plan: Plan) -> List[Tuple[int, int, str]]:
@@ -86,7 +87,7 @@ class App(Slots):
         make_folder(self.disk, self.at("incoming"))
         wanted = {p.sha256 for p in plan.parts}
         for name in os.listdir(self.at("incoming")):
-            if name not in wanted:
+            if name not in wanted or not plain(self.at("incoming", name)):
                 self.disk.remove(self.at("incoming", name))
         stock, lacks, need = self._stock(), [], 0
         for i, part in enumerate(plan.parts):

@@ -10,15 +10,28 @@ import os
 import select
 import signal
 import subprocess
+import threading
 import time
-from typing import Dict, List, Optional
+from typing import Dict, Iterator, List, Optional
 
 MAX_OUTPUT_BYTES = 16 << 20
+LOADED = ("LD_", "PYTHON", "GCONV_PATH")  # what a loader, Python and libc load beside what they are told to
 _SLICE_S = 0.5
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_GUARD = ["/bin/sh", "-c", 'read -r group; read -r rest; kill -s KILL -- "-$group"']
+"""Ends a process group when its standard input does, which is held by the device end alone."""
 
 
 class TooMuch(OSError):
     """The program wrote more than MAX_OUTPUT_BYTES."""
+
+
+def environment(trusting: bool) -> Dict[str, str]:
+    """What a slot's program is started with.
+
+    trusting: the device has a key, so nothing in the environment may have more loaded than what was signed.
+    """
+    return {k: v for k, v in os.environ.items() if not (trusting and k.startswith(LOADED))}
 
 
 def run(
@@ -36,21 +49,88 @@ def run(
 
     Raises TimeoutExpired, TooMuch, OSError.
     """
-    process = subprocess.Popen(
-        command,
-        cwd=cwd,
-        env=env,
-        stdin=stdin,
-        stdout=subprocess.PIPE if capture_output else subprocess.DEVNULL,
-        stderr=subprocess.PIPE if capture_output else subprocess.DEVNULL,
-        bufsize=0,
-        start_new_session=True,
-    )
+    with Started(command, cwd, env, stdin, capture_output) as started:
+        said = _read(started.process, time.monotonic() + timeout, timeout, listen)
+    return subprocess.CompletedProcess(command, started.process.returncode, said[0], said[1])
+
+
+class Started:
+    """A program in a process group of its own, which ends with the `with` block, and with this process, however that
+    ends: a shell waits for it and then ends the group.
+    """
+
+    def __init__(
+        self,
+        command: List[str],
+        cwd: Optional[str] = None,
+        env: Optional[Dict[str, str]] = None,
+        stdin: int = subprocess.DEVNULL,
+        capture_output: bool = True,
+    ) -> None:
+        null = subprocess.DEVNULL
+        output = subprocess.PIPE if capture_output else null
+        with contextlib.ExitStack() as undo:
+            with _unbroken():
+                # first, so that it is there for all but the moment in which the program starts
+                self._guard = subprocess.Popen(
+                    _GUARD, stdin=subprocess.PIPE, stdout=null, stderr=null, bufsize=0, start_new_session=True
+                )
+                undo.callback(self._end_guard)
+                self.process = subprocess.Popen(
+                    command,
+                    cwd=cwd,
+                    env=env,
+                    stdin=stdin,
+                    stdout=output,
+                    stderr=output,
+                    bufsize=0,
+                    start_new_session=True,
+                )
+                undo.callback(self.end)
+                with contextlib.suppress(BrokenPipeError):
+                    assert self._guard.stdin is not None
+                    self._guard.stdin.write(b"%d\n" % self.process.pid)
+            undo.pop_all()
+
+    def __enter__(self) -> "Started":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """The whole group, whatever is left of it."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self._end_guard()  # before the number of the group can become another's
+        self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
+            if pipe is not None:
+                pipe.close()
+
+    def _end_guard(self) -> None:
+        self._guard.kill()
+        self._guard.wait()
+        if self._guard.stdin is not None:
+            self._guard.stdin.close()
+
+
+@contextlib.contextmanager
+def _unbroken() -> Iterator[None]:
+    """What would end this process waits, so that no program is started that nobody knows of."""
+    if threading.current_thread() is not threading.main_thread():  # where signals do not come
+        yield
+        return
+    came: List[int] = []
+    ours = [n for n in _ENDING if callable(signal.getsignal(n))]  # what is ignored is so in the program, too
+    before = {n: signal.signal(n, lambda number, _: came.append(number)) for n in ours}
     try:
-        said = _read(process, time.monotonic() + timeout, timeout, listen)
+        yield
     finally:
-        _end(process)
-    return subprocess.CompletedProcess(command, process.returncode, said[0], said[1])
+        for n, handler in before.items():
+            signal.signal(n, handler)
+        for number in came:
+            signal.raise_signal(number)
 
 
 def _read(
@@ -86,13 +166,3 @@ def _read(
             raise TooMuch(f"the program wrote more than {MAX_OUTPUT_BYTES >> 20} MB")
     joined = [b"".join(p) for p in parts.values()]
     return (joined[0], joined[1]) if joined else (b"", b"")
-
-
-def _end(process: "subprocess.Popen[bytes]") -> None:
-    """The whole group, whatever is left of it."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-    for pipe in (process.stdout, process.stderr):
-        if pipe is not None:
-            pipe.close()

@@ -19,6 +19,7 @@ import zlib
 from typing import Any, Dict, List, NamedTuple, Optional
 
 from edgec_runtime.device_end.bundles import (
+    MAX_BUNDLE_BYTES,
     MODEL,
     Executed,
     executed,
@@ -28,12 +29,13 @@ from edgec_runtime.device_end.bundles import (
     trouble,
 )  # fmt: skip
 from edgec_runtime.device_end.bundles import machine_target as machine_target
-from edgec_runtime.device_end.disk import Disk, Refused, digest, make_folder, plain, replace
+from edgec_runtime.device_end.disk import Disk, Refused, digest, keep_to_ourselves, make_folder, opened, plain, replace
 from edgec_runtime.device_end.trust import FOLDER, Key, Signature, Untrusted, check, trusted
 
 SLOTS = ("a", "b")
 SCRATCH = "try"
 STATE, COUNTER = "slot.json", "counter"
+MAX_STATE_BYTES = 4 << 20
 
 _APP = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+@-]{0,63}")
 _SAID = {"sha256": str, "name": str, "bytes": int, "target": str, "installed": int}  # of slot.json, for `edgec status`
@@ -51,7 +53,7 @@ class Slots:
     """One application's folder.  All that is executed of it is compared with its bundle's manifest right before."""
 
     def __init__(self, root: str, name: str, disk: Disk) -> None:
-        _check_name(name)
+        check_name(name)
         self.name, self.root, self.path, self.disk = name, root, os.path.join(root, name), disk
         self._lock: Optional[int] = None
 
@@ -119,8 +121,7 @@ class Slots:
         manifest = self.verified(slot).manifest
         if program_path() not in executed(manifest):
             raise Refused("bundle", f"the bundle has no program for {machine_target()}", "compile it for this board")
-        graph = manifest.get("graph")
-        return [self.at(slot, program_path()), *(["--graph", graph] if isinstance(graph, str) else [])]
+        return [self.at(slot, program_path()), *_graph(manifest)]
 
     def _read(self, slot: str, vouch: bool) -> Slot:
         import zipfile
@@ -131,7 +132,7 @@ class Slots:
             raise damaged
         try:
             state = self.state(slot)
-            if digest(model) != state["sha256"]:
+            if os.path.getsize(model) > MAX_BUNDLE_BYTES or digest(model) != state["sha256"]:
                 raise damaged
             with zipfile.ZipFile(model) as archive:
                 text = manifest_text(archive)
@@ -160,12 +161,17 @@ class Slots:
                 found += [os.path.relpath(os.path.join(folder, n), self.at(slot)) for n in names]
         if sorted(found) != sorted(wanted):
             return True
-        return any(not plain(self.at(slot, p)) or digest(self.at(slot, p)) != w.sha256 for p, w in wanted.items())
+        return not all(self._is(self.at(slot, p), w) for p, w in wanted.items())
+
+    @staticmethod
+    def _is(path: str, wanted: Executed) -> bool:
+        """Its size first: one of a terabyte of nothing would be read for hours."""
+        return plain(path) and os.path.getsize(path) == wanted.bytes and digest(path) == wanted.sha256
 
     def state(self, slot: str) -> Dict[str, Any]:
         """slot.json, which says nothing that is relied on but what the hashes then show."""
-        with open(self.at(slot, STATE), encoding="utf-8") as f:
-            found = json.load(f)
+        with opened(self.at(slot, STATE), MAX_STATE_BYTES) as f:
+            found = json.loads(f.read().decode())
         if not isinstance(found, dict):
             raise ValueError("slot.json is not an object")
         return found
@@ -206,8 +212,8 @@ class Slots:
     def _newest(self) -> int:
         """The counter of the newest that was active; where that is not written, of the slots."""
         with contextlib.suppress(OSError, ValueError):
-            with open(self.at(COUNTER), encoding="ascii") as f:
-                number, crc = f.read(100).split()
+            with opened(self.at(COUNTER)) as f:
+                number, crc = f.read(100).decode("ascii").split()
             if crc == _crc(number):
                 return int(number)
         found = [0]
@@ -262,6 +268,8 @@ class Slots:
             return
         aside = self.at("current.new")
         self.disk.remove(aside)
+        if plain(self.at("current"), folder=True):  # nothing of ours: no link can take its place
+            self.disk.remove(self.at("current"))
         self.disk.link(slot, aside)
         self.disk.rename(aside, self.at("current"))
         self.disk.sync(self.path)
@@ -293,9 +301,11 @@ class Slots:
         for rest in ("new", "current.new", f"{SCRATCH}.old", f"{COUNTER}.new"):
             if os.path.lexists(self.at(rest)):
                 self.disk.remove(self.at(rest))
-        for folder in (self.path, *(self.at(s) for s in SLOTS)):
-            if plain(folder, folder=True) and os.stat(folder).st_mode & 0o022:
-                os.chmod(folder, 0o755)  # made by a version that left it to the umask
+        for folder in (*SLOTS, SCRATCH, "site"):
+            if plain(self.at(folder), folder=True):
+                for below, _, names in os.walk(self.at(folder)):
+                    keep_to_ourselves(below, *(os.path.join(below, n) for n in names))
+        keep_to_ourselves(self.path)
 
     def _finish(self, slot: str) -> None:
         """What was in the slot goes, unless the other one is damaged and it is whole: then it takes its place."""
@@ -318,7 +328,8 @@ class Slots:
             self.disk.remove(old)
 
 
-def _check_name(name: str) -> None:
+def check_name(name: str) -> None:
+    """Raises Refused for what cannot be an application."""
     if not isinstance(name, str) or not _APP.fullmatch(name) or name == FOLDER:
         raise Refused("input", f'"{name!s:.80}" cannot be the name of a folder', "give another with --app")
 
@@ -328,12 +339,21 @@ def _check_slot(slot: str) -> None:
         raise Refused("input", f'"{slot!s:.80}" is no slot', "give a, b or try")
 
 
+def _graph(manifest: Dict[str, Any]) -> List[str]:
+    """The words by which a program is told what the manifest says that it was made of."""
+    graph = manifest.get("graph", "")
+    if graph != "" and not (isinstance(graph, str) and graph.isalnum()):
+        raise Refused("bundle", f"the bundle's graph is {graph!r:.80}, which is no hash", "compile the model again")
+    return ["--graph", graph] if graph else []
+
+
 def _crc(text: str) -> str:
     return f"{zlib.crc32(text.encode()):08x}"
 
 
 def recover_all(root: str, disk: Disk) -> None:
     """Every application's folder, unless a host is at it just now; one that cannot be put right stays as it is."""
+    keep_to_ourselves(root, os.path.join(root, FOLDER))
     for name in sorted(os.listdir(root)) if os.path.isdir(root) else ():
         with contextlib.suppress(Refused, OSError):
             app = Slots(root, name, disk)

@@ -16,6 +16,7 @@ import os
 import struct
 from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Tuple
 
+from edgec_runtime.device_end.disk import given
 from edgec_runtime.device_end.ed25519 import KEY_BYTES, SIGNATURE_BYTES, verify
 
 if TYPE_CHECKING:
@@ -23,12 +24,14 @@ if TYPE_CHECKING:
 
 SIGNATURE = "signature.json"
 MAX_SIGNATURE_BYTES = 4096
+MAX_KEY_BYTES = 4096
 FOLDER = "trusted"
 SYSTEM_FOLDER = "/etc/edgec/trusted"
 KIND = b"ssh-ed25519"  # of the one line of OpenSSH's public key files
 MAX_COUNTER = 1 << 62
 _PURPOSE = b"edgec bundle 2\n"  # so that a signature made for anything else is none of a bundle
 _WHEEL_PURPOSE = b"edgec wheel 1\n"
+_CENTRAL, _END = 46, 22  # bytes of a zip's records, without names
 
 
 class Untrusted(Exception):
@@ -60,7 +63,7 @@ class Key(NamedTuple):
     def parse(text: str) -> "Key":
         """Of a public key file's text.  Raises ValueError for what is no such line."""
         words = text.strip().split(None, 2)
-        if len(words) < 2 or "\n" in text.strip() or words[0] != KIND.decode():
+        if len(words) < 2 or not text.strip().replace("\t", " ").isprintable() or words[0] != KIND.decode():
             raise ValueError("not the one line of an ssh-ed25519 public key")
         try:
             blob = base64.b64decode(words[1], validate=True)
@@ -110,7 +113,7 @@ def parse_signature(text: bytes) -> Signature:
     """Of a signature.json.  Raises ValueError for what is none."""
     fields, public, signature = _fields(text, 2, SIGNATURE)
     app, counter = fields.get("app"), fields.get("counter")
-    if not isinstance(app, str) or "\n" in app or type(counter) is not int or not 0 <= counter <= MAX_COUNTER:
+    if not isinstance(app, str) or not app.isprintable() or type(counter) is not int or not 0 <= counter <= MAX_COUNTER:
         raise ValueError(f"{SIGNATURE} has an impossible app or counter: {app!r:.80}, {counter!r:.40}")
     return Signature(public, app, counter, signature)
 
@@ -158,8 +161,12 @@ def trusted(root: str) -> List[Key]:
     for folder in (SYSTEM_FOLDER, os.path.join(root, FOLDER)):
         try:
             names = sorted(n for n in os.listdir(folder) if n.endswith(".pub"))
-        except (FileNotFoundError, NotADirectoryError):
-            continue
+        except OSError as e:  # keys that cannot be read are not none: of a link, to a disk that is not mounted, either
+            if isinstance(e, FileNotFoundError) and not os.path.islink(folder):
+                continue
+            raise Untrusted(
+                f"the device's trusted keys in {folder} cannot be read: {e.strerror}", f"ls {folder}"
+            ) from e
         keys = [_read_key(os.path.join(folder, name)) for name in names]
         if keys:
             return keys
@@ -168,10 +175,10 @@ def trusted(root: str) -> List[Key]:
 
 def _read_key(path: str) -> Key:
     try:
-        with open(path, encoding="utf-8") as f:
-            return Key.parse(f.read(4096))
-    except ValueError as e:
-        raise Untrusted(f"the device's trusted key {path} cannot be read: {e}", f"on the device: rm {path}") from e
+        return Key.parse(given(path, MAX_KEY_BYTES).decode())
+    except (OSError, ValueError) as e:
+        said = e.strerror if isinstance(e, OSError) else e
+        raise Untrusted(f"the device's trusted key {path} cannot be read: {said}", f"on the device: rm {path}") from e
 
 
 def check(
@@ -184,6 +191,7 @@ def check(
     if not verify(found.public, message(manifest_text, found.app, found.counter), found.signature):
         raise Untrusted("the bundle was changed after it was signed", "get it again from whoever signed it")
     _check_app(found, app)
+    _check_layout(archive)
     _check_files(archive, manifest["files"])
     return found
 
@@ -203,6 +211,21 @@ def _check_app(found: Signature, app: str) -> None:
     if found.app != app:
         what = f'the bundle is signed for the application "{found.app}", not "{app}"'
         raise Untrusted(what, f"flash it with --app {found.app}, or edgec sign it with --app {app}")
+
+
+def _check_layout(archive: zipfile.ZipFile) -> None:
+    """Nothing before, between or after the files and the list of them, and each is headed as the list has it."""
+    file, end, good = archive.fp, 0, True
+    assert file is not None
+    entries = sorted(archive.infolist(), key=lambda e: e.header_offset)
+    for entry in entries:
+        header = entry.FileHeader(zip64=False)
+        file.seek(entry.header_offset)
+        good = good and entry.header_offset == end and file.read(len(header)) == header
+        end += len(header) + entry.compress_size
+    end += sum(_CENTRAL + len(e.filename) for e in entries) + _END
+    if not good or end != os.fstat(file.fileno()).st_size:
+        raise Untrusted("the signed bundle holds bytes that no signature covers", "get it from whoever signed it")
 
 
 def _check_files(archive: zipfile.ZipFile, files: Dict[str, Any]) -> None:

@@ -19,8 +19,9 @@ import sys
 import zlib
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 
-from edgec_runtime.device_end.disk import Refused, digest, make_folder, replace, sync_all
+from edgec_runtime.device_end.disk import Refused, digest, make_folder, opened, replace, sync_all
 from edgec_runtime.device_end.incoming import App
+from edgec_runtime.device_end.running import environment
 from edgec_runtime.device_end.trust import MAX_SIGNATURE_BYTES, Untrusted, check_wheel
 
 if TYPE_CHECKING:
@@ -28,11 +29,13 @@ if TYPE_CHECKING:
 
 MAX_UNPACKED_BYTES = 1 << 30
 MAX_WHEEL_FILES = 1 << 14
+MAX_LIST_BYTES = 8 << 20
 TRY_S = 120.0
 LIST, SIGNATURE, ACTIVE = "wheel.json", "wheel.sig", "active.json"
 Execute = Callable[..., "subprocess.CompletedProcess[bytes]"]
 
 _BLOCK = 1 << 20
+_PACKED = (0, 8)  # stored, deflated: what else a zip may hold takes memory as it likes
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _PART = r"(?!\.{1,2}(?:/|$))[A-Za-z0-9_.+@~() ,=-]+"
 _MEMBER = re.compile(rf"{_PART}(?:/{_PART})*")
@@ -53,8 +56,8 @@ class Site:
     def active(self) -> List[str]:
         """sha256 of the wheels in use."""
         try:
-            with open(self.app.at("site", ACTIVE), encoding="utf-8") as f:
-                return [n for n in json.load(f) if _SHA256.fullmatch(n)]
+            with opened(self.app.at("site", ACTIVE), MAX_LIST_BYTES) as f:
+                return [n for n in json.loads(f.read().decode()) if _SHA256.fullmatch(n)]
         except (OSError, ValueError, TypeError, RecursionError):
             return []
 
@@ -69,13 +72,16 @@ class Site:
         """sha256 of the files of a wheel, if they and nothing else are there; else None."""
         folder = self.app.at("site", name)
         try:
-            with open(os.path.join(folder, LIST), encoding="utf-8") as f:
-                files: Dict[str, str] = json.load(f)
-            found = set()
+            with opened(os.path.join(folder, LIST), MAX_LIST_BYTES) as f:
+                files: Dict[str, str] = json.loads(f.read().decode())
+            found, size = set(), 0
             for below, folders, names in os.walk(folder):
                 if any(os.path.islink(os.path.join(below, n)) for n in (*folders, *names)):
                     return None
                 found |= {os.path.relpath(os.path.join(below, n), folder) for n in names}
+                size += sum(os.path.getsize(os.path.join(below, n)) for n in names)
+            if size > MAX_UNPACKED_BYTES + MAX_LIST_BYTES + MAX_SIGNATURE_BYTES:
+                return None
             listed = all(_MEMBER.fullmatch(n) and digest(os.path.join(folder, n)) == s for n, s in files.items())
             return files if listed and found - {SIGNATURE} == {LIST, *files} else None
         except (OSError, ValueError, TypeError, AttributeError, RecursionError):
@@ -93,11 +99,12 @@ class Site:
                 self._vouch(files, self._signature(name))
         paths = os.pathsep.join(self.app.at("site", name) for name in wheels)
         # no .pyc: each folder must hold what its list says and nothing else
-        return {**os.environ, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONNOUSERSITE": "1"}
+        own = environment(bool(keys))
+        return {**own, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONNOUSERSITE": "1"}
 
     def _signature(self, name: str) -> bytes:
         try:
-            with open(self.app.at("site", name, SIGNATURE), "rb") as f:
+            with opened(self.app.at("site", name, SIGNATURE)) as f:
                 return f.read(MAX_SIGNATURE_BYTES)
         except OSError:
             return b""
@@ -138,7 +145,7 @@ class Site:
             raise
         if signature:
             self.disk.write(os.path.join(files, SIGNATURE), 0, signature)
-        sync_all(self.disk, files)
+        sync_all(self.disk, new)  # with its own entry of them, from which they then go
         place = self.app.at("site", plan.sha256)
         make_folder(self.disk, self.app.at("site"))
         self.disk.remove(place)
@@ -154,7 +161,12 @@ class Site:
         entries = [e for e in archive.infolist() if not e.filename.endswith("/")]
         for e in entries:
             name, kind = e.filename, stat.S_IFMT(e.external_attr >> 16)
-            if kind not in (0, stat.S_IFREG) or not _MEMBER.fullmatch(name) or name in (LIST, SIGNATURE):
+            if (
+                e.compress_type not in _PACKED
+                or kind not in (0, stat.S_IFREG)
+                or not _MEMBER.fullmatch(name)
+                or name in (LIST, SIGNATURE)
+            ):
                 raise Refused("input", f"the wheel has an unsafe file: {e.filename!r:.80}", "do not use this wheel")
         total = sum(e.file_size for e in entries)
         if len(entries) > MAX_WHEEL_FILES or total > MAX_UNPACKED_BYTES:
@@ -179,8 +191,7 @@ class Site:
 
     def adopt(self, wheels: List[str]) -> Dict[str, Any]:
         """Uses these wheels from now on, if the runtime can be imported with them; else all stays as it was."""
-        if not isinstance(wheels, list) or not all(isinstance(n, str) and _SHA256.fullmatch(n) for n in wheels):
-            raise Refused("input", "the list of wheels is impossible", "flash again")
+        _check_list(wheels)
         try:
             version = self._try(wheels)
         except Refused:
@@ -193,9 +204,9 @@ class Site:
     def _try(self, wheels: List[str]) -> str:
         command = [sys.executable, "-c", "import edgec_runtime; print(edgec_runtime.__version__)"]
         try:
-            done = self.execute(
-                command, env=self.environment(wheels), stdin=subprocess.DEVNULL, capture_output=True, timeout=TRY_S
-            )
+            env = self.environment(wheels)
+            # cwd: where nobody but root puts modules, which would be imported before those of the wheels
+            done = self.execute(command, cwd="/", env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=TRY_S)
         except subprocess.TimeoutExpired:
             raise Refused("device", "the runtime could not be imported in time", "try again") from None
         if done.returncode:
@@ -209,3 +220,10 @@ class Site:
         for name in os.listdir(folder) if os.path.isdir(folder) else ():
             if _SHA256.fullmatch(name) and name not in wheels:
                 self.disk.remove(os.path.join(folder, name))
+
+
+def _check_list(wheels: Any) -> None:
+    """Some, by their sha256."""
+    good = isinstance(wheels, list) and wheels and all(isinstance(n, str) and _SHA256.fullmatch(n) for n in wheels)
+    if not good:
+        raise Refused("input", "the list of wheels is impossible", "flash again")

@@ -105,7 +105,7 @@ class Delivery:
     def tune(self, chunk: int, window: int, rate: float) -> None:
         """Fits it to a line."""
         self.chunk, self.window = min(max(chunk, 64), MAX_CHUNK), min(max(window, 1), AHEAD)
-        self._rate = max(rate, 100.0)
+        self._rate = rate if rate >= 100.0 else 100.0  # of NaN, too
 
     def _reset(self, session: int) -> None:
         self.session = session

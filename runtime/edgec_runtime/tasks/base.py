@@ -40,6 +40,15 @@ class View:
         scale = np.array([width / w, height / h])
         return np.asarray((points - np.array([x, y])) * scale + np.array([left, top]), np.float32)
 
+    def seen(self) -> Tuple[float, float, float, float]:
+        """The part of the frame that is in the input: left, top, width, height; all, where half a pixel is missing."""
+        left, top, width, height = self.place.box
+        x, y = (
+            (0.0, float(of)) if max(abs(start), abs(start + n - of)) <= 0.51 * n / pixels else (start, n)
+            for start, n, pixels, of in zip((left, top), (width, height), self.place.target[2:], self.frame)
+        )
+        return x[0], y[0], x[1], y[1]
+
     def within(self, width: int, height: int) -> Tuple[float, float, float, float]:
         """The whole frame (left, top, width, height) in an image that shows the input at another size."""
         left, top, wide, high = self.place.box

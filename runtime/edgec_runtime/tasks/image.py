@@ -72,15 +72,29 @@ class Picture:
 
         resized: makes a picture of another width and height, by a filter's name.
         """
+        _, _, w, h = self._box()
+        _, _, *seen = self.view.seen()
+        factor = max(1.0, w / seen[0], h / seen[1])
+        size = max(1, round(seen[0] * factor)), max(1, round(seen[1] * factor))
+        return resized(self.inside(), size, "bicubic")
+
+    def inside(self) -> Array:
+        """The pixels without a letterbox's borders."""
+        x, y, w, h = self._box()
+        left, top, right, bottom = (round(v) for v in (x, y, x + w, y + h))
+        return self.pixels[top:bottom, left:right]
+
+    def part(self, frame: Array) -> Array:
+        """What the network saw of the frame."""
+        left, top, width, height = (round(v) for v in self.view.seen())
+        return frame[top : top + height, left : left + width]
+
+    def _box(self) -> Tuple[float, float, float, float]:
+        """Where that part is in the pixels: left, top, width, height."""
         height, width = self.pixels.shape[:2]
         x, y, w, h = self.view.place.target
         per_x, per_y = width / self.view.image[0], height / self.view.image[1]
-        box = (x * per_x, y * per_y, w * per_x, h * per_y)
-        seen = self.view.place.box
-        factor = max(1.0, box[2] / seen[2], box[3] / seen[3])
-        size = max(1, round(seen[2] * factor)), max(1, round(seen[3] * factor))
-        left, top, right, bottom = (round(v) for v in (box[0], box[1], box[0] + box[2], box[1] + box[3]))
-        return resized(self.pixels[top:bottom, left:right], size, "bicubic")
+        return x * per_x, y * per_y, w * per_x, h * per_y
 
     def draw(self, frame: Array) -> Array:
         """The picture itself."""

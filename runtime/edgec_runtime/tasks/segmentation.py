@@ -113,6 +113,10 @@ class Segments:
         height, width = self.probability.shape
         return sample(self.probability, self.view.within(width, height), self.view.frame)
 
+    def within(self) -> Array:
+        """Which of the frame's pixels are of the mask, bool [H,W]."""
+        return self.mask() >= self.threshold
+
     def classes_of_frame(self) -> Array:
         """The class of each of the frame's pixels, uint16 [H,W], that of the nearest of the network's."""
         assert self.classes is not None
@@ -125,7 +129,7 @@ class Segments:
     def shares(self) -> List[Tuple[str, float]]:
         """Of what the network saw of the frame, by class, the largest first."""
         if self.classes is None:
-            return [(self.labels[0][1], float((self.mask() >= self.threshold).mean()))]
+            return [(self.labels[0][1], float(self.within().mean()))]
         seen = self.classes_of_frame()
         found = [(label, float((seen == i).mean())) for i, label in self.labels]
         return sorted((f for f in found if f[1]), key=lambda f: -f[1])

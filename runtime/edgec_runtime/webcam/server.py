@@ -12,51 +12,54 @@ import json
 import secrets
 import socket
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+import time
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Dict, Optional, Tuple, Type
-from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..camera import encode_jpeg
-from ..device_end.vitals import FLAGS_NOW, Sensors
-from ..errors import DeviceError, EdgecError, InputError
+from ..device_end.vitals import FLAGS_NOW, TOOL_EVERY_S, Sensors
+from ..errors import DeviceError, EdgecError
+from . import LOOPBACK
+from .listening import Asked, Listener
 from .show import Picture, Show
 
 Array = NDArray[Any]
 
 PAGE = Path(__file__).with_name("page.html")
-LOOPBACK = "127.0.0.1"
 WAIT_S = 2.0
 """That a request for a newer picture may take."""
-MOST_BYTES = 1 << 12
-"""Of a request's body."""
-_SENSORS = Sensors()
 _HEADERS = {
     "Cache-Control": "no-store",
-    "Content-Security-Policy": "default-src 'self' 'unsafe-inline' blob:; frame-ancestors 'none'",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Content-Security-Policy": "default-src 'self' 'unsafe-inline' blob:; img-src data:; frame-ancestors 'none'",
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
 
 
 class Server:
-    """Serves the page of a show from threads of its own; url: with the token."""
+    """Serves the page of a show from threads of its own; url: with the token.
+
+    host: an address, or the path of a socket that is made, which leads to no port.
+    """
 
     def __init__(self, show: Show, host: str = LOOPBACK, port: int = 0) -> None:
         self.token = secrets.token_urlsafe(16)
         try:
-            self._http = _Http((host, port), _Handler)
+            self._http = _SocketFile(host) if host.startswith("/") else _Http((host, port), _Handler)
         except OSError as e:
             raise DeviceError(f"cannot listen on {host}:{port}: {e.strerror}", hint="give another --port") from e
         self._http.show, self._http.token = show, self.token
-        self._http.names = None if host not in (LOOPBACK, "localhost") else (LOOPBACK, "localhost")
+        others = not host.startswith("/") and host not in (LOOPBACK, "localhost")
+        self._http.names = None if others else (LOOPBACK, "localhost")
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.1,), name="edgec-page", daemon=True)
         named = host if host not in ("0.0.0.0", "::") else _own_address()
-        self.url = f"http://{named}:{self._http.server_address[1]}/?token={self.token}"
+        base = "" if host.startswith("/") else f"http://{named}:{self._http.server_address[1]}"
+        self.url = f"{base}/?token={self.token}"
 
     def __enter__(self) -> Server:
         self._thread.start()
@@ -67,59 +70,63 @@ class Server:
     ) -> None:
         self._http.shutdown()
         self._http.server_close()
+        self._http.hang_up()
         self._thread.join()
 
 
-class _Http(ThreadingHTTPServer):
-    daemon_threads = True
-    block_on_close = False
+class _Http(Listener):
     show: Show
     token: str
     names: Optional[Tuple[str, ...]]
     """Whom a request may address; None where the address is one that others reach."""
 
 
-class _Handler(BaseHTTPRequestHandler):
-    server: _Http
-    protocol_version = "HTTP/1.1"
-    timeout = 30
+class _SocketFile(_Http):
+    address_family = getattr(socket, "AF_UNIX", socket.AF_INET)  # not on every system that this file is read on
 
-    def log_message(self, format: str, *args: Any) -> None:
-        """Nothing: the terminal is the show's."""
+    def __init__(self, path: str) -> None:
+        self._path = path
+        super().__init__((LOOPBACK, 0), _Handler)
+
+    def server_bind(self) -> None:
+        """As a socket has no host and no port."""
+        self.socket.bind(self._path)
+        self.server_name, self.server_port = LOOPBACK, 0
+
+
+class _Handler(Asked):
+    server: _Http
 
     def do_GET(self) -> None:
         """The page, a picture or the figures."""
-        url = urlsplit(self.path)
-        query = {k: v[0] for k, v in parse_qs(url.query).items()}
+        path, query = self.asked()
+        self.body()
         if not self._allowed(query.get("token", "")):
             return
-        if url.path == "/":
+        if path == "/":
             self._send(200, "text/html; charset=utf-8", PAGE.read_bytes())
-        elif url.path == "/picture":
+        elif path == "/picture":
             seen = query.get("seen", "0")
             self._picture(int(seen) if seen.isascii() and seen.isdigit() and len(seen) < 16 else 0)
-        elif url.path == "/figures":
+        elif path == "/figures":
             self._send_json(200, figures(self.server.show))
         else:
-            self._send_json(404, {"error": f"there is no {url.path}"})
+            self._send_json(404, {"error": f"there is no {path}"})
 
     def do_POST(self) -> None:
         """Another bundle or effect."""
-        url = urlsplit(self.path)
-        length = self.headers.get("Content-Length", "")
-        body = self.rfile.read(int(length)) if length.isdigit() and int(length) <= MOST_BYTES else b""
-        if not self._allowed(parse_qs(url.query).get("token", [""])[0]):
+        path, query = self.asked()
+        body = self.body()
+        if not self._allowed(query.get("token", "")):
             return
-        if url.path != "/switch":
-            self._send_json(404, {"error": f"there is no {url.path}"})
+        if path != "/switch":
+            self._send_json(404, {"error": f"there is no {path}"})
             return
         try:
             wish = json.loads(body)
             bundle, effect = (wish.get(k) for k in ("bundle", "effect"))
             if not all(x is None or isinstance(x, str) for x in (bundle, effect)):
                 raise ValueError
-            if effect is not None and "=" in effect and effect != self.server.show.effect:
-                raise InputError("a page names no files", hint="start it with that effect")
             self.server.show.switch(bundle, effect)
             self._send_json(200, {})
         except (ValueError, AttributeError, RecursionError):
@@ -128,9 +135,12 @@ class _Handler(BaseHTTPRequestHandler):
             self._send_json(400, {"error": e.what})
 
     def _allowed(self, token: str) -> bool:
-        """Refuses, and tells so, whoever does not know the token, or reaches this by a name that is not its own."""
-        host = (self.headers.get("Host") or "").rsplit(":", 1)[0]
-        mine = self.server.names is None or host in self.server.names
+        """Refuses, and tells so, whoever does not know the token, reaches this by a name that is not its own, or is a
+        page of another origin.
+        """
+        named = self.headers.get("Host") or ""
+        mine = self.server.names is None or named.rsplit(":", 1)[0] in self.server.names
+        mine = mine and self.headers.get("Origin", f"http://{named}") == f"http://{named}"
         if mine and hmac.compare_digest(token.encode(), self.server.token.encode()):
             return True
         self._send_json(403, {"error": "the token is not the one that edgec webcam printed"})
@@ -154,6 +164,8 @@ class _Handler(BaseHTTPRequestHandler):
             for name, text in {**_HEADERS, **(more or {}), "Content-Type": kind}.items():
                 self.send_header(name, text)
             self.send_header("Content-Length", str(len(body)))
+            if self.close_connection:
+                self.send_header("Connection", "close")
             self.end_headers()
             self.wfile.write(body)
         except OSError:  # whoever asked is gone
@@ -163,18 +175,42 @@ class _Handler(BaseHTTPRequestHandler):
 def figures(show: Show) -> Dict[str, Any]:
     """What the page shows beside the picture."""
     found, lines = show.figures(), show.found()[0]
-    vitals = _SENSORS.glance()
     return {
         "source": show.source.name,
         "lost": show.source.lost,
         "bundles": list(show.bundles),
         "bundle": show.on,
+        "effects": show.effects(),
         "effect": show.effect,
         "found": lines,
         "stream": None if found is None else found.as_dict(),
-        "celsius": vitals["celsius"],
-        "throttled": None if vitals["throttled"] is None else bool(vitals["throttled"] & FLAGS_NOW),
+        **_HEAT.glance(),
     }
+
+
+class Heat:
+    """Temperature of this machine, and whether it is slowed down now, as far as it tells."""
+
+    def __init__(self, sensors: Optional[Sensors] = None) -> None:
+        self._sensors = Sensors() if sensors is None else sensors
+        self._word: Optional[int] = None
+        self._asked = -TOOL_EVERY_S
+        self._lock = threading.Lock()
+
+    def glance(self) -> Dict[str, Any]:
+        """celsius; throttled: None where nothing tells."""
+        seen = self._sensors.glance()
+        flags = seen["throttled"]
+        with self._lock:  # one question at a time, of a process, where the firmware's flags are in no file
+            if self._sensors.asks and time.monotonic() - self._asked >= TOOL_EVERY_S:
+                self._word, self._asked = self._sensors.flags()[0], time.monotonic()
+            flags = self._word if flags is None else flags
+        told = [None if flags is None else bool(flags & FLAGS_NOW), seen["undervoltage"], seen["cooling"]]
+        known = [bool(x) for x in told if x is not None]
+        return {"celsius": seen["celsius"], "throttled": any(known) if known else None}
+
+
+_HEAT = Heat()
 
 
 def _beside(picture: Picture) -> Array:

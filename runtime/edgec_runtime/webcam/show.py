@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from ..bundle import Bundle
 from ..camera import CameraFrame
-from ..effects import Painter, effect
+from ..effects import OVERLAY, Painter, effect, effects_for
 from ..errors import InputError, did_you_mean
+from ..locked import locked
 from ..meters import StreamFigures
 from ..session import Session
 from ..smoothing import Smoother
@@ -49,7 +50,7 @@ class Show:
         self,
         source: Source,
         bundles: Mapping[str, str],
-        effect: str = "overlay",
+        effect: str = OVERLAY,
         smooth: bool = True,
         loop: bool = False,
         pace: bool = False,
@@ -57,14 +58,14 @@ class Show:
     ) -> None:
         self.source, self.bundles, self.smooth, self.tpu = source, dict(bundles), smooth, tpu
         self._pace, self._loop = pace and not source.live, loop and not source.live
-        self._changed = threading.Condition()
+        self._lock, self._changed = locked()
         self._picture: Optional[Picture] = None
         self._stream: Optional[Stream] = None
         self._stopped = False
         self._count = 0
         self._frames = _Held(self._source_frames())
-        self.on, self.effect = next(iter(self.bundles)), effect
-        self._try_out(self.on, effect)  # what cannot be shown is refused before it begins
+        self.on, self.effect, self._given = next(iter(self.bundles)), effect, effect
+        self._task = self._tried_out(self.on, effect)  # what cannot be shown is refused before it begins
 
     def __iter__(self) -> Iterator[Picture]:
         """All pictures until the source ends, or `stop`."""
@@ -84,7 +85,7 @@ class Show:
     def _shown(self, shot: Shot) -> Picture:
         self._count += 1
         result, after = shot.value
-        with self._changed:
+        with self._lock:
             self._picture = Picture(self._count, shot.source.rgb(), after, result)
             self._changed.notify_all()
             return self._picture
@@ -105,26 +106,48 @@ class Show:
 
     def newer(self, seen: int, timeout: float) -> Optional[Picture]:
         """The last picture, once its number is another one than `seen`; None if there is none in time."""
-        with self._changed:
+        with self._lock:
             there = self._changed.wait_for(lambda: self._stopped or self._number() != seen, timeout)
             return self._picture if there and self._number() != seen else None
 
     def _number(self) -> int:
         return self._picture.number if self._picture is not None else 0
 
+    def effects(self) -> List[str]:
+        """What the bundle that is on can be shown with; of `replace` the picture that was given at the start."""
+        named = {name: name for name in effects_for(self._task)}
+        if "replace" in named:
+            del named["replace"]
+            named.update({"replace": self._given} if self._given.startswith("replace=") else {})
+        return list(named.values())
+
     def switch(self, bundle: Optional[str] = None, effect: Optional[str] = None) -> None:
-        """Another bundle, another effect, from the next frame on.  Raises InputError for what cannot be shown."""
+        """Another bundle, another effect, from the next frame on; overlay, where a bundle cannot be shown as the last.
+
+        Raises InputError for what cannot be shown, and for a file: who looks at a page names none.
+        """
         if bundle is not None and bundle not in self.bundles:
             raise InputError(
                 f'no bundle "{bundle}" was given{did_you_mean(bundle, self.bundles)}', hint="start it with it"
             )
-        wanted = bundle or self.on, effect or self.effect
-        self._try_out(*wanted)
+        if effect is not None and "=" in effect and effect != self._given:
+            raise InputError("a page names no files", hint="start it with that effect")
+        to = bundle or self.on
+        if effect is None and self.effect.partition("=")[0] not in effects_for(self._task_of(to)):
+            effect = OVERLAY
+        wanted = to, effect or self.effect
+        self._task = self._tried_out(*wanted)
         self.on, self.effect = wanted
 
-    def _try_out(self, bundle: str, how: str) -> None:
+    def _task_of(self, bundle: str) -> str:
+        with Bundle.open(self.bundles[bundle]) as opened:
+            task = opened.manifest.task
+            return task.kind if task is not None else ""
+
+    def _tried_out(self, bundle: str, how: str) -> str:
+        """The task of a bundle that can be shown so."""
         with _Program(self.bundles[bundle], how, False, self.tpu) as program:
-            program.try_out()
+            return program.try_out()
 
     def figures(self) -> Optional[StreamFigures]:
         """Of the stream that runs, or ran last."""
@@ -137,7 +160,7 @@ class Show:
 
     def stop(self) -> None:
         """Ends it after the frame that is shown."""
-        with self._changed:
+        with self._lock:
             self._stopped = True
             self._changed.notify_all()
 
@@ -176,11 +199,14 @@ class _Program:
         after: Sequence[Tuple[str, Callable[[Shot], Any]]] = [("result", self._result), ("picture", self._draw)]
         return self._session.stream(frames, before=before, after=after, live=live)
 
-    def try_out(self) -> None:
-        """One gray frame.  Raises InputError where the bundle states no task, or one that the effect is not for."""
+    def try_out(self) -> str:
+        """The task, after one gray frame.  Raises InputError where there is none, or one that the effect is not for."""
         gray = CameraFrame.of(np.full((*_TRIED, 3), 128, np.uint8))
         result = self._vision.result(self._session.run(self._vision.prepare(gray)), gray.size)
         self._paint(gray.rgb(), result)
+        task = self._bundle.manifest.task
+        assert task is not None, "there was a result"
+        return task.kind
 
     def _prepare(self, shot: Shot) -> None:
         self._vision.prepare(shot.source, shot.inputs)

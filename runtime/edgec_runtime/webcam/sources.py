@@ -1,4 +1,5 @@
-"""Where frames come from: cameras, video files and streams by OpenCV, folders of pictures, and a clip of moving photos.
+"""Where frames come from: cameras by V4L2 and picamera2, video files and streams by OpenCV, folders of pictures, and a
+clip of moving photos.
 
 A camera that is unplugged is waited for; its frames go on when it is back.
 """
@@ -6,18 +7,24 @@ A camera that is unplugged is waited for; its frames go on when it is back.
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import math
+import re
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Iterator, List, Optional, Protocol, Tuple, Union
+from urllib.parse import parse_qsl
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..camera import CameraFrame
-from ..errors import DeviceError, InputError
+from ..errors import DeviceError, EdgecError, InputError, did_you_mean
 from ..photo import PHOTO_SUFFIXES, read_photo
+from .picamera import LIBRARY, PiCamera
+from .picamera import NAME as PI_CAMERA
+from .v4l2 import FORMATS, Camera
 
 Array = NDArray[Any]
 
@@ -50,24 +57,30 @@ class Source:
 
 
 def open_source(text: Optional[str]) -> Source:
-    """By name: /dev/video0 or its number, a video file, rtsp://… or http://…, a photo or a folder of photos.
+    """By name: /dev/video0 or its number, picamera (or picamera:1) of a Raspberry Pi, a video file, rtsp://… or
+    http://…, a photo or a folder of photos.
 
-    Default: the first camera.  Raises InputError for what is none, DeviceError for a camera that is not there.
+    Of a camera more may be asked for: /dev/video0?format=jpeg&size=1280x720&fps=30.  Default: the first camera.
+    Raises InputError for what is none, DeviceError for a camera that is not there.
     """
     if text is None:
-        if not Path(CAMERA).exists():
-            raise DeviceError(f"there is no camera {CAMERA}", hint="plug it in, or give --source FILE, FOLDER or URL")
-        text = CAMERA
-    if text.isascii() and text.isdigit():
+        text = _first_camera()
+    if re.fullmatch(r"[0-9]+(\?.*)?", text):
         text = f"/dev/video{text}"
-    if text.startswith("/dev/") or "://" in text:
+    if text.startswith("/dev/") or re.fullmatch(rf"{PI_CAMERA}(:[0-9]+)?(\?.*)?", text):
+        opens = _camera_of(text)
+        camera = opens()
+        return Source(text, True, camera.rate, lambda source: _live(source, opens, camera))
+    if "://" in text:
         capture, rate = _opened(text)
-        return Source(text, True, rate, lambda source: _camera(source, text, capture))
+        return Source(text, True, rate, lambda source: _live(source, lambda: _Capture.again(text), _Capture(capture)))
     path = Path(text)
     if not path.exists():
         raise InputError(
             f"no such file: {path}", "--source", "give a video, a photo, a folder of photos or /dev/video0"
         )
+    if not (path.is_file() or path.is_dir()):  # a pipe would be waited for where no Ctrl-C ends it
+        raise InputError(f"{path} is neither a file nor a folder", "--source", "write it to a file first")
     photos = sorted(p for p in path.iterdir() if p.suffix.lower() in PHOTO_SUFFIXES) if path.is_dir() else [path]
     if path.is_dir() and not photos:
         raise InputError(f"{path} holds no photos", "--source", f"they end with {', '.join(PHOTO_SUFFIXES)}")
@@ -106,15 +119,13 @@ def _opened(text: str) -> Tuple[Any, float]:
     cv2.utils.logging.setLogLevel(0)  # what it says of a file that is none, the error says better
     capture = _capture(cv2, text)
     if capture is None:
-        kind = DeviceError if text.startswith("/dev/") or "://" in text else InputError
-        raise kind(
-            f"OpenCV cannot open {text}", hint="check that it is a camera or a video, and that nothing else has it"
-        )
+        kind = DeviceError if "://" in text else InputError
+        raise kind(f"OpenCV cannot open {text}", hint="check that it is a video")
     return capture, float(capture.get(cv2.CAP_PROP_FPS)) or 0.0
 
 
 def _capture(cv2: Any, text: str) -> Any:
-    capture = cv2.VideoCapture(text, cv2.CAP_V4L2) if text.startswith("/dev/") else cv2.VideoCapture(text)
+    capture = cv2.VideoCapture(text)
     if not capture.isOpened():
         capture.release()
         return None
@@ -135,20 +146,89 @@ def _video(text: str, capture: Any) -> Iterator[CameraFrame]:
         yield CameraFrame("bgr", (pixels,))
 
 
-def _camera(source: Source, text: str, capture: Any) -> Iterator[CameraFrame]:
-    cv2 = importlib.import_module("cv2")
+def _first_camera() -> str:
+    """That of V4L2; a Raspberry Pi's own where there is none that V4L2 reads.  Raises DeviceError."""
+    if importlib.util.find_spec(LIBRARY) is not None:
+        try:
+            Camera(CAMERA).close()
+        except EdgecError:
+            return PI_CAMERA
+    elif not Path(CAMERA).exists():
+        raise DeviceError(f"there is no camera {CAMERA}", hint="plug it in, or give --source FILE, FOLDER or URL")
+    return CAMERA
+
+
+def _camera_of(text: str) -> Callable[[], Union[Camera, PiCamera]]:
+    """Opens a camera, the same way each time.  Raises InputError for what cannot be asked of one."""
+    path, _, query = text.partition("?")
+    asked = dict(parse_qsl(query, keep_blank_values=True))
+    kinds = sorted({*FORMATS.values()})
+    for name, value in asked.items():
+        pattern = {"format": "|".join(kinds), "size": r"[1-9]\d{0,4}x[1-9]\d{0,4}", "fps": r"[1-9]\d{0,3}"}.get(name)
+        if pattern is None:
+            near = did_you_mean(name, ("format", "size", "fps"))
+            raise InputError(f'a camera has no "{name}"{near}', "--source", "use format, size and fps")
+        if not re.fullmatch(pattern, value):
+            hint = f"format is one of {', '.join(kinds)}, size for example 1280x720, fps a number"
+            raise InputError(f'"{value}" is no {name} of a camera', "--source", hint)
+    width, _, height = asked.get("size", "").partition("x")
+    size = (int(width), int(height)) if width else None
+    rate = float(asked["fps"]) if "fps" in asked else None
+    if not path.startswith("/dev/"):
+        if "format" in asked:
+            raise InputError(f"{PI_CAMERA} has one format", "--source", "leave format out")
+        return lambda: PiCamera(int(path.partition(":")[2] or 0), size, rate)
+    return lambda: Camera(path, asked.get("format"), size, rate)
+
+
+class _Capture:
+    """OpenCV's, as a camera is read."""
+
+    def __init__(self, capture: Any) -> None:
+        self._capture = capture
+
+    @classmethod
+    def again(cls, text: str) -> _Capture:
+        """Raises DeviceError while it is not there."""
+        capture = _capture(importlib.import_module("cv2"), text)
+        if capture is None:
+            raise DeviceError(f"OpenCV cannot open {text}")
+        return cls(capture)
+
+    def read(self) -> CameraFrame:
+        """Raises OSError when there is nothing."""
+        there, pixels = self._capture.read()
+        if not there:
+            raise OSError("no frame")
+        return CameraFrame("bgr", (np.asarray(pixels),))
+
+    def close(self) -> None:
+        """Lets go of it."""
+        self._capture.release()
+
+
+class _Camera(Protocol):
+    def read(self) -> CameraFrame: ...
+    def close(self) -> None: ...
+
+
+def _live(source: Source, opens: Callable[[], _Camera], first: _Camera) -> Iterator[CameraFrame]:
+    """Of a camera that may be unplugged and come back.  It is let go of at once, so that it gets its name again."""
+    camera: Optional[_Camera] = first
     try:
         while True:
-            there, pixels = capture.read() if capture is not None else (False, None)
-            if there:
-                source.lost = ""
-                yield CameraFrame("bgr", (np.asarray(pixels),))
+            try:
+                camera = camera or opens()
+                frame = camera.read()
+            except (OSError, DeviceError):
+                source.lost = f"{source.name} gives no frames"
+                if camera is not None:
+                    camera.close()
+                camera = None
+                time.sleep(RETRY_S)
                 continue
-            source.lost = f"{text} gives no frames"
-            if capture is not None:
-                capture.release()
-            time.sleep(RETRY_S)
-            capture = _capture(cv2, text)
+            source.lost = ""
+            yield frame
     finally:
-        if capture is not None:
-            capture.release()
+        if camera is not None:
+            camera.close()

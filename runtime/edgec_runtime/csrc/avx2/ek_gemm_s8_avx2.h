@@ -61,6 +61,10 @@ EK_KERNEL void ek_gemm_s8_store_avx2(__m256i sum[][3], const int32_t *q, int8_t 
                                                  int channels, const ek_gemm_s8_t *p) {                               \
         const __m256i low = _mm256_set1_epi8((char)p->low), high = _mm256_set1_epi8((char)p->high);                   \
         const int32_t *q = (const void *)panel;                                                                       \
+        if (p->finish == EK_GEMM_LAW) {                                                                               \
+            ek_gemm_s8_law((const void *)sum, mr, panel, y, channels, p);                                             \
+            return;                                                                                                   \
+        }                                                                                                             \
         if (p->finish != EK_GEMM_FAST) {                                                                              \
             ek_gemm_s8_finish((const void *)sum, mr, panel, y, channels, p);                                          \
             return;                                                                                                   \

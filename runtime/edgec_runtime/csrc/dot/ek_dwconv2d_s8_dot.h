@@ -85,7 +85,7 @@ EK_KERNEL void ek_dw_slide_dot(const ek_dw_s8_t *p, const ek_dw_strip_t *strip, 
                     int16x8_t right = left;
                     if (windows == 2) right = ek_dw_window_dot(k + 1, w[r], lift[r], scale, saturate, lifted);
                     int8x16_t v = ek_bytes_neon(left, right);
-                    if (!saturate) v = vminq_s8(vmaxq_s8(v, low), high);
+                    if (saturate != 1) v = vminq_s8(vmaxq_s8(v, low), high);
                     vst1_s8(r ? below : y, vget_low_s8(v));
                     if (windows == 2) vst1_s8(r ? below1 : y1, vget_high_s8(v));
                 }
@@ -98,7 +98,8 @@ EK_KERNEL void ek_dw_slide_dot(const ek_dw_s8_t *p, const ek_dw_strip_t *strip, 
 
 /* A multiple of four taps, weights [taps / 4][EK_DW][4]. */
 EK_KERNEL void ek_dw_fours_dot(const ek_dw_s8_t *p, const int8_t *const *taps, ptrdiff_t x, ptrdiff_t advance,
-                               const int8_t *w, const int32_t *scale, int8_t *y, const int pixels) {
+                               const int8_t *w, const int32_t *scale, int8_t *y, const int pixels,
+                                const int how) {
     int32x4_t a[2][2];
     EK_UNROLL for (int i = 0; i < pixels; i++) a[i][0] = vld1q_s32(scale), a[i][1] = vld1q_s32(scale + 4);
     EK_NO_UNROLL for (int t = 0; t < p->taps; t += 4, w += 4 * EK_DW) {
@@ -112,22 +113,29 @@ EK_KERNEL void ek_dw_fours_dot(const ek_dw_s8_t *p, const int8_t *const *taps, p
         }
     }
     int16x8_t half[2];
-    EK_UNROLL for (int i = 0; i < pixels; i++) half[i] = ek_half_neon(a[i][0], a[i][1], scale + 8, scale + 12, 0);
+    EK_UNROLL for (int i = 0; i < pixels; i++) half[i] = ek_half_neon(a[i][0], a[i][1], scale + 8, scale + 12, how);
     ek_dw_store_neon(p, half[0], half[pixels - 1], y, pixels);
 }
 
-EK_SHARED void ek_dw_plain_dot(const ek_dw_s8_t *p, const int8_t *const *taps, ptrdiff_t advance,
-                                              int8_t *y, int n) {
+/* how: as ek_half_neon. */
+EK_KERNEL void ek_dw_blocks_dot(const ek_dw_s8_t *p, const int8_t *const *taps, ptrdiff_t advance, int8_t *y, int n,
+                                 const int how) {
     EK_NO_UNROLL for (int b = 0; b < p->plain; b++) {
         const int32_t *scale = p->scale + (p->slide + b) * 4 * EK_DW;
         const int8_t *w = p->w_taps + (ptrdiff_t)b * p->taps * EK_DW;
         const int at = p->at[p->slide + b];
         int i = 0;
         EK_NO_UNROLL for (; i + 2 <= n; i += 2)
-            ek_dw_fours_dot(p, taps, at + i * advance, advance, w, scale, y + (ptrdiff_t)i * p->oc + at, 2);
-        if (i < n) ek_dw_fours_dot(p, taps, at + i * advance, advance, w, scale, y + (ptrdiff_t)i * p->oc + at, 1);
+            ek_dw_fours_dot(p, taps, at + i * advance, advance, w, scale, y + (ptrdiff_t)i * p->oc + at, 2, how);
+        if (i < n) ek_dw_fours_dot(p, taps, at + i * advance, advance, w, scale, y + (ptrdiff_t)i * p->oc + at, 1, how);
     }
 }
+#define EK_DW_PLAIN_DOT(NAME, how)                                                                                 \
+    EK_SHARED void NAME(const ek_dw_s8_t *p, const int8_t *const *taps, ptrdiff_t advance, int8_t *y, int n) {    \
+        ek_dw_blocks_dot(p, taps, advance, y, n, how);                                                           \
+    }
+EK_DW_PLAIN_DOT(ek_dw_plain_dot, 0)
+EK_DW_PLAIN_DOT(ek_dw_plain_even_dot, EK_EVEN)
 
 /* As those of ek_dwconv2d_s8_neon.h. */
 EK_DWCONV2D_S8_K3(ek_dwconv2d_s8_k3s1_dot, ek_dw_k3s1_dot, 2, ek_dw_slide_dot, 2, 0, 0)
@@ -142,6 +150,11 @@ EK_DWCONV2D_S8_LIFTED(ek_dwconv2d_s8_k3s1_saturate_lifted_dot, ek_dw_k3s1_satura
                       ek_dw_slide_dot, 2, 1, 1)
 EK_DWCONV2D_S8_LIFTED(ek_dwconv2d_s8_k3s2_saturate_lifted_dot, ek_dw_k3s2_saturate_lifted_dot, 1, ek_dw_plain_dot,
                       ek_dw_slide_dot, 1, 1, 1)
+EK_DWCONV2D_S8_LIFTED(ek_dwconv2d_s8_k3s1_even_dot, ek_dw_k3s1_even_dot, 2, ek_dw_plain_even_dot,
+                      ek_dw_slide_dot, 2, EK_EVEN, 1)
+EK_DWCONV2D_S8_LIFTED(ek_dwconv2d_s8_k3s2_even_dot, ek_dw_k3s2_even_dot, 1, ek_dw_plain_even_dot,
+                      ek_dw_slide_dot, 1, EK_EVEN, 1)
 EK_DWCONV2D_S8(ek_dwconv2d_s8_dot, NULL, 1, ek_dw_plain_dot, ek_dw_any_neon)
+EK_DWCONV2D_S8(ek_dwconv2d_s8_even_dot, NULL, 1, ek_dw_plain_even_dot, ek_dw_any_even_neon)
 
 #endif

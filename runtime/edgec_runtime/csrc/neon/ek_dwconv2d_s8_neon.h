@@ -74,7 +74,7 @@ EK_KERNEL void ek_dw_slide_neon(const ek_dw_s8_t *p, const ek_dw_strip_t *strip,
                 const int16x8_t v1 = ek_dw_nine_neon(k[stride], k[stride + 1], k[stride + 2], w, all[1], lift, scale,
                                                      scale4, saturate, lifted);
                 int8x16_t v = ek_bytes_neon(v0, v1);
-                if (!saturate) v = vminq_s8(vmaxq_s8(v, low), high);
+                if (saturate != 1) v = vminq_s8(vmaxq_s8(v, low), high);
                 vst1_s8(y, vget_low_s8(v));
                 vst1_s8(y1, vget_high_s8(v));
                 y += 2 * s->next, y1 += 2 * s->next;
@@ -97,7 +97,8 @@ EK_KERNEL void ek_dw_store_neon(const ek_dw_s8_t *p, int16x8_t a, int16x8_t b, i
 
 /* Any number of taps, an even one; `pixels` next to each other share the loads of weights. */
 EK_KERNEL void ek_dw_pairs_neon(const ek_dw_s8_t *p, const int8_t *const *taps, ptrdiff_t x, ptrdiff_t advance,
-                                const int8_t *w, const int32_t *scale, int8_t *y, const int pixels) {
+                                const int8_t *w, const int32_t *scale, int8_t *y, const int pixels,
+                                const int how) {
     const int32_t *scale4 = EK_APART(scale + 4);
     int32x4_t a[2][2];
     EK_UNROLL for (int i = 0; i < pixels; i++) a[i][0] = vld1q_s32(scale), a[i][1] = vld1q_s32(scale4);
@@ -110,22 +111,29 @@ EK_KERNEL void ek_dw_pairs_neon(const ek_dw_s8_t *p, const int8_t *const *taps, 
         }
     }
     int16x8_t half[2];
-    EK_UNROLL for (int i = 0; i < pixels; i++) half[i] = ek_half_neon(a[i][0], a[i][1], scale + 8, scale4 + 8, 0);
+    EK_UNROLL for (int i = 0; i < pixels; i++) half[i] = ek_half_neon(a[i][0], a[i][1], scale + 8, scale4 + 8, how);
     ek_dw_store_neon(p, half[0], half[pixels - 1], y, pixels);
 }
 
-EK_SHARED void ek_dw_plain_neon(const ek_dw_s8_t *p, const int8_t *const *taps, ptrdiff_t advance,
-                                               int8_t *y, int n) {
+/* how: as ek_half_neon. */
+EK_KERNEL void ek_dw_blocks_neon(const ek_dw_s8_t *p, const int8_t *const *taps, ptrdiff_t advance, int8_t *y, int n,
+                                 const int how) {
     EK_NO_UNROLL for (int b = 0; b < p->plain; b++) {
         const int32_t *scale = p->scale + (p->slide + b) * 4 * EK_DW;
         const int8_t *w = p->w_taps + (ptrdiff_t)b * p->taps * EK_DW;
         const int at = p->at[p->slide + b];
         int i = 0;
         EK_NO_UNROLL for (; i + 2 <= n; i += 2)
-            ek_dw_pairs_neon(p, taps, at + i * advance, advance, w, scale, y + (ptrdiff_t)i * p->oc + at, 2);
-        if (i < n) ek_dw_pairs_neon(p, taps, at + i * advance, advance, w, scale, y + (ptrdiff_t)i * p->oc + at, 1);
+            ek_dw_pairs_neon(p, taps, at + i * advance, advance, w, scale, y + (ptrdiff_t)i * p->oc + at, 2, how);
+        if (i < n) ek_dw_pairs_neon(p, taps, at + i * advance, advance, w, scale, y + (ptrdiff_t)i * p->oc + at, 1, how);
     }
 }
+#define EK_DW_PLAIN_NEON(NAME, how)                                                                                 \
+    EK_SHARED void NAME(const ek_dw_s8_t *p, const int8_t *const *taps, ptrdiff_t advance, int8_t *y, int n) {    \
+        ek_dw_blocks_neon(p, taps, advance, y, n, how);                                                           \
+    }
+EK_DW_PLAIN_NEON(ek_dw_plain_neon, 0)
+EK_DW_PLAIN_NEON(ek_dw_plain_even_neon, EK_EVEN)
 
 /* The first `count` of eight bytes; no other is read or written. */
 EK_KERNEL int8x8_t ek_load_some_neon(const int8_t *x, int count) {
@@ -145,8 +153,9 @@ EK_KERNEL void ek_store_some_neon(int8_t *y, int8x8_t v, int count) {
     EK_NO_UNROLL for (int i = 0; i < count; i++) y[i] = some[i];
 }
 
-EK_SHARED void ek_dw_any_neon(const ek_dw_s8_t *p, const int8_t *const *taps, ptrdiff_t advance,
-                                             int8_t *y, int n) {
+/* how: 0, or EK_EVEN. */
+EK_KERNEL void ek_dw_some_neon(const ek_dw_s8_t *p, const int8_t *const *taps, ptrdiff_t advance, int8_t *y, int n,
+                               const int how) {
     const int multiplier = p->oc / p->ic, load = EK_MIN(p->ic, EK_DW), store = EK_MIN(p->oc, EK_DW);
     const int before = p->slide + p->plain;
     EK_NO_UNROLL for (int b = 0; b < p->any; b++) {
@@ -164,13 +173,25 @@ EK_SHARED void ek_dw_any_neon(const ek_dw_s8_t *p, const int8_t *const *taps, pt
                 const int16x8_t h = vmull_s8(vqtbl1_s8(vcombine_s8(x, x), spread), vld1_s8(w));
                 a0 = vaddw_s16(a0, vget_low_s16(h)), a1 = vaddw_high_s16(a1, h);
             }
-            a0 = ek_multiply_neon(a0, m0, s0), a1 = ek_multiply_neon(a1, m1, s1);
-            int8x8_t v = ek_narrow_neon(a0, a1, vdupq_n_s16((int16_t)p->y_zero));
+            int8x8_t v;
+            if (how == EK_EVEN) {
+                const int16x8_t half = ek_half_neon(a0, a1, scale + 8, scale + 12, how);
+                v = vget_low_s8(ek_bytes_neon(half, half));
+            } else {
+                a0 = ek_multiply_neon(a0, m0, s0), a1 = ek_multiply_neon(a1, m1, s1);
+                v = ek_narrow_neon(a0, a1, vdupq_n_s16((int16_t)p->y_zero));
+            }
             v = vmin_s8(vmax_s8(v, vdup_n_s8((int8_t)p->low)), vdup_n_s8((int8_t)p->high));
             ek_store_some_neon(y + (ptrdiff_t)i * p->oc + at, v, store);
         }
     }
 }
+#define EK_DW_ANY_NEON(NAME, how)                                                                                   \
+    EK_SHARED void NAME(const ek_dw_s8_t *p, const int8_t *const *taps, ptrdiff_t advance, int8_t *y, int n) {    \
+        ek_dw_some_neon(p, taps, advance, y, n, how);                                                             \
+    }
+EK_DW_ANY_NEON(ek_dw_any_neon, 0)
+EK_DW_ANY_NEON(ek_dw_any_even_neon, EK_EVEN)
 
 /* NAME: the whole. SLIDE: 3x3 windows of a stride; NULL for loops that no block is for. */
 #define EK_DWCONV2D_S8(NAME, SLIDE, ROWS, PLAIN, ANY)                                                             \
@@ -198,6 +219,11 @@ EK_DWCONV2D_S8_LIFTED(ek_dwconv2d_s8_k3s1_saturate_lifted_neon, ek_dw_k3s1_satur
                       ek_dw_slide_neon, 1, 1, 1)
 EK_DWCONV2D_S8_LIFTED(ek_dwconv2d_s8_k3s2_saturate_lifted_neon, ek_dw_k3s2_saturate_lifted_neon, 1, ek_dw_plain_neon,
                       ek_dw_slide_neon, 2, 1, 1)
+EK_DWCONV2D_S8_LIFTED(ek_dwconv2d_s8_k3s1_even_neon, ek_dw_k3s1_even_neon, 1, ek_dw_plain_even_neon,
+                      ek_dw_slide_neon, 1, EK_EVEN, 1)
+EK_DWCONV2D_S8_LIFTED(ek_dwconv2d_s8_k3s2_even_neon, ek_dw_k3s2_even_neon, 1, ek_dw_plain_even_neon,
+                      ek_dw_slide_neon, 2, EK_EVEN, 1)
 EK_DWCONV2D_S8(ek_dwconv2d_s8_neon, NULL, 1, ek_dw_plain_neon, ek_dw_any_neon)
+EK_DWCONV2D_S8(ek_dwconv2d_s8_even_neon, NULL, 1, ek_dw_plain_even_neon, ek_dw_any_even_neon)
 
 #endif

@@ -28,10 +28,19 @@ EK_KERNEL int16x8_t ek_upper_neon(int32x4_t a, int32x4_t b) {
 /* Eight sums to int8 in the upper halves of the result. Rounds twice, ties away from zero, adds y_zero and saturates:
  * of x = round(sum * multiplier / 2^31) it takes (x + 2^(s-1) - (x < 0) + (y_zero << s)) >> s for 1 <= s <= 23. The table
  * is multiplier, addend = 2^(s-1) + (y_zero << s) and shift = 24 - s to the left, [8] each; the second halves of the
- * three are at table4. saturate: y_zero is -128, so that negative results saturate whatever their last bit. */
+ * three are at table4. saturate: y_zero is -128, so that negative results saturate whatever their last bit; or EK_EVEN,
+ * to round as ek_even: the table is scale (float), y_zero and 24. */
+enum { EK_EVEN = 2 };
 EK_KERNEL int16x8_t ek_half_neon(int32x4_t a, int32x4_t b, const int32_t *table, const int32_t *table4,
                                  const int saturate) {
     int32x4_t c = vld1q_s32(table + 8), d = vld1q_s32(table4 + 8);
+    if (saturate == EK_EVEN) {
+        const float32x4_t m = vreinterpretq_f32_s32(vld1q_s32(table)), n = vreinterpretq_f32_s32(vld1q_s32(table4));
+        c = vqaddq_s32(c, vcvtnq_s32_f32(vmulq_f32(vcvtq_f32_s32(a), m)));
+        d = vqaddq_s32(d, vcvtnq_s32_f32(vmulq_f32(vcvtq_f32_s32(b), n)));
+        c = vqshlq_n_s32(c, 24), d = vqshlq_n_s32(d, 24);
+        return ek_upper_neon(c, d);
+    }
 #ifdef __ARM_FEATURE_QRDMX /* only a sum of -1 is negative where x is not, and the result is 0 there */
     if (!saturate) c = vsraq_n_s32(c, a, 31), d = vsraq_n_s32(d, b, 31);
     c = vqrdmlahq_s32(c, a, vld1q_s32(table)), d = vqrdmlahq_s32(d, b, vld1q_s32(table4));

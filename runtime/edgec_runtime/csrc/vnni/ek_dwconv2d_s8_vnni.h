@@ -3,7 +3,8 @@
  * Four taps are zipped to [channel][tap] by two rounds of unpacking, which leaves register j with channels 4j to 4j + 3
  * of each sixteen; tables and weights have that order, and packing the results undoes it. Elements are x + 128, the
  * bias has -128 * sum(w - w_zero) in it. A unit: bias, multiplier, the constants to add for even and for odd channels
- * (int64), right and left (ek_requant_vnni.h) [4][16] each; weights [groups][sets][4][16][4]. */
+ * (int64), right and left (ek_requant_vnni.h) [4][16] each; weights [groups][sets][4][16][4]. Of functions that round
+ * as ek_even: bias, scale (float), 2 unused, the zero point, 1 unused. */
 #ifndef EK_DWCONV2D_S8_VNNI_H
 #define EK_DWCONV2D_S8_VNNI_H
 #include "../ek_dwconv2d_taps_s8.h"
@@ -22,11 +23,27 @@ EK_KERNEL void ek_dw_zip_vnni(__m512i *v, __m512i x0, __m512i x1, __m512i x2, __
     v[2] = _mm512_unpacklo_epi16(c, d), v[3] = _mm512_unpackhi_epi16(c, d);
 }
 
-/* Sums to results, by the tables of a unit. plain: as ek_requant_vnni, and the clamp is that of saturation. */
+/* How functions are made: as ek_dw_store_vnni has it; weights are sums of several bytes. */
+enum { EK_DW_PLAIN = 1, EK_DW_SETS = 2, EK_DW_EVEN = 4 };
+
+/* ek_even, before the clamp. */
+EK_KERNEL __m512i ek_even_vnni(__m512i sum, const void *scale, const void *zero) {
+    const __m512 v = _mm512_mul_ps(_mm512_cvtepi32_ps(sum), _mm512_loadu_ps(scale)), most = _mm512_set1_ps(1e6f);
+    const __m512 near = _mm512_max_ps(_mm512_min_ps(v, most), _mm512_sub_ps(_mm512_setzero_ps(), most));
+    return _mm512_add_epi32(_mm512_cvtps_epi32(near), _mm512_loadu_si512(zero));
+}
+
+/* Sums to results, by the tables of a unit. EK_DW_PLAIN: as ek_requant_vnni, and the clamp is that of saturation;
+ * EK_DW_EVEN: as ek_even. */
 EK_KERNEL void ek_dw_store_vnni(int8_t *y, __m512i *sum, const unsigned char *unit, __mmask64 some,
-                                const ek_dw_taps_s8_t *p, const int plain) {
+                                const ek_dw_taps_s8_t *p, const int how) {
+    const int plain = how & EK_DW_PLAIN;
     EK_UNROLL for (int j = 0; j < 4; j++) {
         const unsigned char *q = unit + 256 + 64 * j;
+        if (how & EK_DW_EVEN) {
+            sum[j] = ek_even_vnni(sum[j], q, q + 768);
+            continue;
+        }
         const ek_requant_vnni_t c = {
             _mm512_loadu_si512(q), _mm512_loadu_si512(q + 4), _mm512_loadu_si512(q + 256),
             _mm512_loadu_si512(q + 512), _mm512_loadu_si512(q + 768), _mm512_loadu_si512(q + 1024),
@@ -40,7 +57,7 @@ EK_KERNEL void ek_dw_store_vnni(int8_t *y, __m512i *sum, const unsigned char *un
 }
 
 EK_KERNEL void ek_dw_run_s8_vnni(const int8_t *const *taps, const unsigned char *w, int8_t *y, const ek_dw_taps_s8_t *p,
-                                 int width, const int groups, const int sets) {
+                                 int width, const int groups, const int sets, const int how) {
     for (int at = 0; at < width; at += 64, w += p->step) {
         const __mmask64 some = width - at < 64 ? (1ull << (width - at)) - 1 : ~0ull;
         const unsigned char *k = w + 1536;
@@ -55,28 +72,24 @@ EK_KERNEL void ek_dw_run_s8_vnni(const int8_t *const *taps, const unsigned char 
                 EK_UNROLL for (int j = 0; j < 4; j++)
                     sum[j] = _mm512_dpbusd_epi32(sum[j], v[j], _mm512_loadu_si512(k + 64 * j));
         }
-        ek_dw_store_vnni(y + at, sum, w, some, p, 0);
+        ek_dw_store_vnni(y + at, sum, w, some, p, how);
     }
 }
 
 /* Nine taps, and any number of them. */
-EK_SHARED void ek_dw_run_nine_s8_vnni(const int8_t *const *taps, const unsigned char *w, int8_t *y,
-                                      const ek_dw_taps_s8_t *p, int width) {
-    ek_dw_run_s8_vnni(taps, w, y, p, width, 3, 1);
-}
-EK_SHARED void ek_dw_run_any_s8_vnni(const int8_t *const *taps, const unsigned char *w, int8_t *y,
-                                     const ek_dw_taps_s8_t *p, int width) {
-    ek_dw_run_s8_vnni(taps, w, y, p, width, p->groups, p->sets);
-}
-
-EK_KERNEL void ek_dwconv2d_nine_s8_vnni(const int8_t *x, const unsigned char *w, int8_t *y, const ek_dw_taps_s8_t *p,
-                                        int part, int parts) {
-    ek_dwconv2d_taps_s8(x, w, y, p, ek_dw_run_nine_s8_vnni, 4, part, parts);
-}
-EK_KERNEL void ek_dwconv2d_any_s8_vnni(const int8_t *x, const unsigned char *w, int8_t *y, const ek_dw_taps_s8_t *p,
-                                       int part, int parts) {
-    ek_dwconv2d_taps_s8(x, w, y, p, ek_dw_run_any_s8_vnni, 4, part, parts);
-}
+#define EK_DW_RUN_VNNI(NAME, RUN, groups, sets, how)                                                             \
+    EK_SHARED void RUN(const int8_t *const *taps, const unsigned char *w, int8_t *y, const ek_dw_taps_s8_t *p,   \
+                       int width) {                                                                              \
+        ek_dw_run_s8_vnni(taps, w, y, p, width, groups, sets, how);                                              \
+    }                                                                                                            \
+    EK_KERNEL void NAME(const int8_t *x, const unsigned char *w, int8_t *y, const ek_dw_taps_s8_t *p, int part,  \
+                        int parts) {                                                                             \
+        ek_dwconv2d_taps_s8(x, w, y, p, RUN, 4, part, parts);                                                    \
+    }
+EK_DW_RUN_VNNI(ek_dwconv2d_nine_s8_vnni, ek_dw_run_nine_s8_vnni, 3, 1, 0)
+EK_DW_RUN_VNNI(ek_dwconv2d_any_s8_vnni, ek_dw_run_any_s8_vnni, p->groups, p->sets, 0)
+EK_DW_RUN_VNNI(ek_dwconv2d_ninee_s8_vnni, ek_dw_run_ninee_s8_vnni, 3, 1, EK_DW_EVEN)
+EK_DW_RUN_VNNI(ek_dwconv2d_anye_s8_vnni, ek_dw_run_anye_s8_vnni, p->groups, p->sets, EK_DW_EVEN)
 
 /* Windows 3x3: three columns, each of four rows, move by `stride`; two rows of windows see the same columns. Weights of
  * a unit: by columns [3][4][16][4], those of rows 0 to 2 for the first row of windows, and of 1 to 3 for the second. */
@@ -91,7 +104,6 @@ EK_KERNEL void ek_dw_column_vnni(__m512i *v, const ek_dw_rows_s8_t *r, int ix, i
         v[0] = v[1] = v[2] = v[3] = _mm512_xor_si512(_mm512_set1_epi8(*p->zeros), _mm512_set1_epi8(-128));
     }
 }
-enum { EK_DW_PLAIN = 1, EK_DW_SETS = 2 }; /* as ek_dw_store_vnni has it; weights are sums of several bytes */
 
 /* The results of windows whose columns are k. */
 EK_KERNEL void ek_dw_windows_vnni(__m512i k[3][4], const ek_dw_rows_s8_t *r, ptrdiff_t at, const unsigned char *w,
@@ -105,7 +117,7 @@ EK_KERNEL void ek_dw_windows_vnni(__m512i k[3][4], const ek_dw_rows_s8_t *r, ptr
             for (int s = 0; s < sets; s++, weights += 256)
                 EK_UNROLL for (int j = 0; j < 4; j++)
                     sum[j] = _mm512_dpbusd_epi32(sum[j], k[i][j], _mm512_loadu_si512(weights + 64 * j));
-        ek_dw_store_vnni(r->y[row] + at, sum, w, some, p, how & EK_DW_PLAIN);
+        ek_dw_store_vnni(r->y[row] + at, sum, w, some, p, how);
     }
 }
 EK_KERNEL void ek_dw_slide_vnni(const ek_dw_rows_s8_t *r, const unsigned char *w, const ek_dw_taps_s8_t *p, int from,
@@ -165,5 +177,14 @@ EK_DW_ROWS_VNNI(ek_dwconv2d_k3s2zp_s8_vnni, ek_dw_k3s2zp_s8_vnni, 1,
                 ek_dw_slide_vnni(r, w, p, from, to, 2, EK_DW_PLAIN | EK_DW_SETS))
 EK_DW_ROWS_VNNI(ek_dwconv2d_k3flatzp_s8_vnni, ek_dw_k3flatzp_s8_vnni, 2,
                 ek_dw_flat_vnni(r, w, p, EK_DW_PLAIN | EK_DW_SETS))
+EK_DW_ROWS_VNNI(ek_dwconv2d_k3s1e_s8_vnni, ek_dw_k3s1e_s8_vnni, 2, ek_dw_slide_vnni(r, w, p, from, to, 1, EK_DW_EVEN))
+EK_DW_ROWS_VNNI(ek_dwconv2d_k3s2e_s8_vnni, ek_dw_k3s2e_s8_vnni, 1, ek_dw_slide_vnni(r, w, p, from, to, 2, EK_DW_EVEN))
+EK_DW_ROWS_VNNI(ek_dwconv2d_k3flate_s8_vnni, ek_dw_k3flate_s8_vnni, 2, ek_dw_flat_vnni(r, w, p, EK_DW_EVEN))
+EK_DW_ROWS_VNNI(ek_dwconv2d_k3s1ze_s8_vnni, ek_dw_k3s1ze_s8_vnni, 2,
+                ek_dw_slide_vnni(r, w, p, from, to, 1, EK_DW_EVEN | EK_DW_SETS))
+EK_DW_ROWS_VNNI(ek_dwconv2d_k3s2ze_s8_vnni, ek_dw_k3s2ze_s8_vnni, 1,
+                ek_dw_slide_vnni(r, w, p, from, to, 2, EK_DW_EVEN | EK_DW_SETS))
+EK_DW_ROWS_VNNI(ek_dwconv2d_k3flatze_s8_vnni, ek_dw_k3flatze_s8_vnni, 2,
+                ek_dw_flat_vnni(r, w, p, EK_DW_EVEN | EK_DW_SETS))
 
 #endif

@@ -59,7 +59,9 @@ EK_KERNEL void ek_gemm_s8_store_vnni(const int32_t *sums, int mr, const int32_t 
     EK_SHARED void ek_gemm_s8_store_n##nv##_vnni(const int32_t *sums, int mr, const unsigned char *panel, int8_t *y,  \
                                                  int channels, const ek_gemm_s8_t *p) {                               \
         const int32_t *q = (const void *)panel;                                                                       \
-        if (p->finish != EK_GEMM_FAST)                                                                                \
+        if (p->finish == EK_GEMM_LAW)                                                                                 \
+            ek_gemm_s8_law(sums, mr, panel, y, channels, p);                                                          \
+        else if (p->finish != EK_GEMM_FAST)                                                                           \
             ek_gemm_s8_finish(sums, mr, panel, y, channels, p);                                                       \
         else if (p->low == -128 && p->high == 127 && p->y_zero == -128)                                               \
             ek_gemm_s8_store_vnni(sums, mr, q, y, channels, p, nv, 1);                                                \

@@ -1,0 +1,159 @@
+"""A webcam that runs on the device while the host watches it: started, asked after, ended (docs/protocol.md).
+
+The program is edgec_runtime.webcam of the application's wheels, with slots that were verified right before.  Its page
+is on a socket in a folder that only this user may enter, or on a port of the loopback address.
+
+This is part of the device end, see wire.py.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from typing import Any, Dict, List, Optional
+
+from edgec_runtime.device_end.bundles import MODEL
+from edgec_runtime.device_end.disk import Disk, Refused
+from edgec_runtime.device_end.incoming import App
+from edgec_runtime.device_end.running import Started
+from edgec_runtime.device_end.wheels import Site
+
+END_S = 10.0  # that it may take to end by itself
+MOST_BYTES = 1 << 18  # of its standard output
+ERROR_BYTES = 2000  # of its standard error, the last ones
+
+_NAME = re.compile(r"[0-9a-f]{32}")
+_LABEL = re.compile(r"[^-=\x00][^=\x00]{0,200}")
+_FLAGS = {"smooth": "--no-smooth"}  # given where the field is false
+_WORDS = ("source", "effect", "virtual_camera")
+
+
+def page_folder(name: str) -> str:
+    """Where the page's socket is.  name: 32 hex digits that the host drew.  Raises Refused for another."""
+    if not _NAME.fullmatch(name):
+        raise Refused("input", f"{name!r:.40} is no name of a show", "update edgec")
+    return f"/tmp/edgec-{name}"
+
+
+def page_socket(name: str) -> str:
+    """The page's socket."""
+    return os.path.join(page_folder(name), "page")
+
+
+class Showing:
+    """One webcam.  Its applications are locked until it ends."""
+
+    def __init__(self, root: str, disk: Disk, head: Dict[str, Any], background: bytes) -> None:
+        """head: the request.  background: the picture of --effect replace, or empty.  Raises Refused."""
+        self._apps: List[App] = []
+        self._output, self._errors = b"", b""
+        self._folder = page_folder(str(head.get("name")))
+        os.mkdir(self._folder, 0o700)  # nobody's but ours, or there is none
+        try:
+            bundles = [self._bundle(App(root, str(b["app"]), disk), b) for b in head["bundles"]]
+            site = Site(self._apps[0])
+            if not site.active():
+                what = f"{self._apps[0].name} has no runtime on the device"
+                raise Refused("input", what, "edgec flash --with-runtime")
+            command = [sys.executable, "-m", "edgec_runtime.webcam", *bundles, *self._words(head, background)]
+            environment = site.environment(site.active())
+            self._started = Started(command, self._folder, environment, subprocess.PIPE)
+        except BaseException:
+            self._let_go()
+            raise
+        for pipe in (self._started.process.stdout, self._started.process.stderr):
+            assert pipe is not None
+            os.set_blocking(pipe.fileno(), False)
+
+    def _bundle(self, app: App, head: Dict[str, Any]) -> str:
+        """Verified, and nobody else's until the end."""
+        self._apps.append(app)
+        name = _label(head["name"])
+        app.lock()
+        app.verified(str(head["slot"]))
+        return f"{name}={app.at(str(head['slot']), MODEL)}"
+
+    def _words(self, head: Dict[str, Any], background: bytes) -> List[str]:
+        """Options for the program; a value is one word with its option, so that none can be another option."""
+        given = {name: str(head[name]) for name in _WORDS if head.get(name) is not None}
+        for name in ("source", "virtual_camera"):
+            place = given.get(name, "")
+            if place and "://" not in place and not place.isdigit():
+                given[name] = os.path.join(os.path.expanduser("~"), os.path.expanduser(place))
+        if background:
+            given["effect"] = "replace=" + os.path.join(self._folder, "background")
+            with open(given["effect"].split("=", 1)[1], "wb") as f:
+                f.write(background)
+        words = [f"--{name.replace('_', '-')}={value}" for name, value in given.items()]
+        words += [flag for name, flag in _FLAGS.items() if head.get(name) is False]
+        if head.get("frames") is not None:
+            words.append(f"--frames={int(head['frames'])}")
+        if head.get("page") == "socket":
+            words.append("--page=" + os.path.join(self._folder, "page"))
+        elif head.get("page") is not None:
+            words.append(f"--page={int(head['page'])}")
+        return words
+
+    def state(self) -> Dict[str, Any]:
+        """All that it has said, and its status where it has ended."""
+        ended = self._started.process.poll()
+        self._read()
+        said, errors = (b.decode(errors="replace") for b in (self._output, self._errors))
+        return {"said": said, "status": ended, "error_output": errors}
+
+    def finish(self) -> Dict[str, Any]:
+        """Tells it to end, and ends it if it does not.  What it said last."""
+        process = self._started.process
+        with contextlib.suppress(OSError):
+            assert process.stdin is not None
+            process.stdin.close()
+        until = time.monotonic() + END_S
+        while process.poll() is None and time.monotonic() < until:
+            self._read()
+            time.sleep(0.02)
+        found = self.state()
+        self.end()
+        return found
+
+    def end(self) -> None:
+        """At once."""
+        self._started.end()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+        for app in self._apps:
+            app.close()
+
+    def _read(self) -> None:
+        process = self._started.process
+        assert process.stdout is not None
+        assert process.stderr is not None
+        self._output += _all(process.stdout.fileno())
+        self._errors = (self._errors + _all(process.stderr.fileno()))[-ERROR_BYTES:]
+        if len(self._output) > MOST_BYTES:
+            raise Refused("device", f"the webcam wrote more than {MOST_BYTES >> 10} KB", "report it")
+
+
+def _label(name: Any) -> str:
+    """What the page calls a bundle.  It stands before "=" and a path, in a word that must be no option."""
+    if not isinstance(name, str) or not _LABEL.fullmatch(name):
+        raise Refused("input", f"{name!r:.80} is no name for a bundle", "give it a plain name")
+    return name
+
+
+def _all(fd: int) -> bytes:
+    """What is there now of a pipe that does not block."""
+    parts: List[bytes] = []
+    while True:
+        data: Optional[bytes] = None
+        with contextlib.suppress(BlockingIOError):
+            data = os.read(fd, 1 << 16)
+        if not data:
+            return b"".join(parts)
+        parts.append(data)

@@ -1,0 +1,117 @@
+"""An HTTP server that bears who can reach it: many connections, slow ones, requests that are none; and says nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import socket
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Dict, Optional, Set, Tuple
+from urllib.parse import parse_qs, urlsplit
+
+MOST_CONNECTIONS = 64
+REQUEST_S = 30.0
+"""In which a request must have come, however many pieces it comes in."""
+MOST_BYTES = 1 << 12
+"""Of a request's body."""
+
+
+class Listener(ThreadingHTTPServer):
+    """Beyond MOST_CONNECTIONS, whoever comes is sent away."""
+
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self, *address_and_handler: Any) -> None:
+        self._free = threading.Semaphore(MOST_CONNECTIONS)
+        self._open: Set[socket.socket] = set()
+        super().__init__(*address_and_handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """In a thread of its own."""
+        if not self._free.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        try:
+            super().process_request(request, client_address)
+        except BaseException:
+            self._free.release()
+            raise
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """The thread."""
+        self._open.add(request)
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._open.discard(request)
+            self._free.release()
+
+    def hang_up(self) -> None:
+        """Ends the connections that are kept open, so that who is at their other end notices."""
+        for one in list(self._open):
+            with contextlib.suppress(OSError):  # it has gone by itself
+                one.shutdown(socket.SHUT_RDWR)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Nothing: the terminal is not for what others send."""
+
+
+class Asked(BaseHTTPRequestHandler):
+    """Of one connection."""
+
+    protocol_version = "HTTP/1.1"
+    timeout = REQUEST_S
+
+    def setup(self) -> None:
+        """Reads within time."""
+        super().setup()
+        self._timely = _Timely(self.connection)
+        self.rfile = io.BufferedReader(self._timely)
+
+    def handle_one_request(self) -> None:
+        """From the first wait for it on."""
+        self._timely.until = time.monotonic() + REQUEST_S
+        super().handle_one_request()
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing."""
+
+    def asked(self) -> Tuple[str, Dict[str, str]]:
+        """Path and query; "" and nothing for what is no address."""
+        try:
+            url = urlsplit(self.path)
+            return url.path, {k: v[0] for k, v in parse_qs(url.query).items()}
+        except ValueError:
+            return "", {}
+
+    def body(self) -> bytes:
+        """b"" where there is none.  What is not read ends the connection: it would be taken for the next request."""
+        length = self.headers.get("Content-Length", "0")
+        plain = length.isascii() and length.isdigit() and len(length) < 9 and "Transfer-Encoding" not in self.headers
+        if not plain or int(length) > MOST_BYTES:
+            self.close_connection = True
+            return b""
+        return self.rfile.read(int(length))
+
+
+class _Timely(io.RawIOBase):
+    """What a socket receives until a time: a byte now and then keeps no connection open."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection, self.until = connection, 0.0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, into: Any) -> Optional[int]:
+        left = self.until - time.monotonic()
+        if left <= 0:
+            raise socket.timeout("the request took too long")
+        self._connection.settimeout(left)
+        try:
+            return self._connection.recv_into(into)
+        finally:
+            self._connection.settimeout(REQUEST_S)

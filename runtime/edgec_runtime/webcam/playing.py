@@ -1,0 +1,61 @@
+"""A show from its first frame to its end, with its page, if it has one: on this machine, and on a device."""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import ExitStack
+from itertools import islice
+from typing import Callable, Optional, Tuple
+
+from ..errors import DeviceError, InputError
+from ..meters import StreamFigures
+from .server import Server
+from .show import Picture, Show
+from .v4l2 import Output
+
+
+def play(
+    show: Show,
+    page: Optional[Tuple[str, int]],
+    frames: Optional[int],
+    say: Callable[[str], None],
+    seen: Optional[Callable[[Picture], None]] = None,
+    virtual: Optional[str] = None,
+) -> StreamFigures:
+    """Until the source ends, so many frames were shown, or Ctrl-C.
+
+    page: its host and port (see Server).  say: gets its address.  seen: gets each picture.  virtual: the path of
+    a V4L2 output that gets each, as a camera for other programs.  Raises InputError where there was no frame,
+    DeviceError for what is no output.
+    """
+    try:
+        with ExitStack() as opened:
+            camera = opened.enter_context(virtual_camera(virtual)) if virtual is not None else None
+            if page is not None:
+                say(opened.enter_context(Server(show, *page)).url)
+            for picture in islice(show, frames):
+                if seen is not None:
+                    seen(picture)
+                if camera is not None:
+                    camera.write(picture.after)
+    except KeyboardInterrupt:
+        pass
+    finally:
+        show.stop()
+    figures = show.figures()
+    if figures is None or not figures.delivered:
+        raise InputError("there was no frame to show", at=show.source.name, hint="check the source")
+    return figures
+
+
+def virtual_camera(path: str) -> Output:
+    """The V4L2 output, which other programs see as a camera.  Raises DeviceError with how to make one."""
+    try:
+        return Output(path)
+    except DeviceError as e:
+        if os.path.exists(path) and not os.access(path, os.R_OK | os.W_OK):
+            raise
+        number = re.search("[0-9]+$", path)
+        load = "sudo modprobe v4l2loopback exclusive_caps=1" + (f" video_nr={number[0]}" if number else "")
+        raise DeviceError(e.what, at="--virtual-camera", hint=f"sudo apt install v4l2loopback-dkms && {load}") from e

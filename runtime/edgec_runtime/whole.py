@@ -1,0 +1,55 @@
+"""Files that are there as a whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import stat
+import tempfile
+from pathlib import Path
+from typing import Iterator
+
+
+@contextlib.contextmanager
+def whole(path: Path) -> Iterator[Path]:
+    """A file beside `path` to write to, which takes its place when the block ends, and is gone where it fails.
+
+    Its name is one that nobody could put a link under before; it keeps the suffix, by which some tell the format.
+    What stands there and is no file, /dev/null, /dev/stdout or a pipe, keeps its place and is written into.
+    """
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        with tempfile.TemporaryDirectory(prefix="edgec-") as folder:
+            aside = Path(folder, path.name)
+            yield aside
+            _pour(aside, path)
+        return
+    handle, name = tempfile.mkstemp(prefix=f".{path.stem}.", suffix=path.suffix, dir=str(path.parent))
+    os.close(handle)
+    aside = Path(name)
+    try:
+        yield aside
+        aside.chmod(0o644 & ~_umask())  # mkstemp makes private files; these are not
+        aside.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            aside.unlink()
+        raise
+
+
+def _pour(source: Path, path: Path) -> None:
+    """Raises OSError for a pipe that nobody reads, which would be waited for, and for a disk."""
+    with os.fdopen(os.open(path, os.O_WRONLY | getattr(os, "O_NONBLOCK", 0)), "wb") as into:
+        mode = os.fstat(into.fileno()).st_mode
+        if not (stat.S_ISCHR(mode) or stat.S_ISFIFO(mode)):
+            raise OSError(errno.EINVAL, "it is neither a file nor a pipe", str(path))
+        os.set_blocking(into.fileno(), True)
+        with source.open("rb") as found:
+            shutil.copyfileobj(found, into)
+
+
+def _umask() -> int:
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask

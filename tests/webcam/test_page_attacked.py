@@ -1,0 +1,182 @@
+"""What somebody does who reaches the port of a show's page but does not know its token, or does and sends anything."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from edgec_runtime.errors import InputError
+from edgec_runtime.webcam import listening
+from edgec_runtime.webcam.server import Server
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+LONG = 1 << 17
+
+
+class _Show:
+    """Of nothing, for the server."""
+
+    bundles = {"tiny": "tiny.edgec"}
+    on, effect, source = "tiny", "overlay", SimpleNamespace(name="none", lost=0)
+
+    def __init__(self) -> None:
+        self.switched: list[Any] = []
+
+    def newer(self, seen: int, timeout: float) -> None:
+        return None
+
+    def figures(self) -> None:
+        return None
+
+    def effects(self) -> list[str]:
+        return ["overlay"]
+
+    def found(self) -> tuple[list[str], dict[str, Any]]:
+        return [], {}
+
+    def switch(self, bundle: str | None, effect: str | None) -> None:
+        self.switched.append((bundle, effect))
+        if bundle not in (None, *self.bundles):
+            raise InputError("no such bundle", hint="another")
+
+
+@pytest.fixture(scope="module")
+def show() -> _Show:
+    return _Show()
+
+
+@pytest.fixture(scope="module")
+def server(show: _Show) -> Iterator[Server]:
+    with Server(show) as server:  # type: ignore[arg-type]
+        yield server
+
+
+def _say(server: Server, data: bytes, wait: float = 5.0) -> bytes:
+    """What the server answers until it closes, or says no more for a while."""
+    with _connected(server) as s:
+        s.settimeout(wait)
+        found = b""
+        try:
+            s.sendall(data)
+            s.shutdown(socket.SHUT_WR)
+            while came := s.recv(1 << 16):
+                found += came
+        except OSError:
+            pass
+        return found
+
+
+def _connected(server: Server) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", urlsplit(server.url).port or 0), 5)
+
+
+def _alive(server: Server) -> None:
+    answer = _say(server, _request(server, "GET", "/figures"))
+    assert answer.startswith(b"HTTP/1.1 200 "), answer[:200]
+
+
+def _request(server: Server, method: str, path: str, body: bytes = b"", **headers: str) -> bytes:
+    host = {"Host": f"localhost:{urlsplit(server.url).port}", **headers}
+    lines = "".join(f"{k.replace('_', '-')}: {v}\r\n" for k, v in host.items())
+    return f"{method} {path}?token={server.token} HTTP/1.1\r\n{lines}Connection: close\r\n\r\n".encode("latin-1") + body
+
+
+REQUESTS: dict[str, tuple[str, dict[str, str], bytes, tuple[int, ...]]] = {
+    "an address that is none": ("GET http://[", {}, b"", (400, 403)),
+    "two slashes": ("GET //[::1", {}, b"", (400, 403, 404)),
+    "out of the folder": ("GET /../../../etc/passwd", {}, b"", (404,)),
+    "out of the folder, quoted": ("GET /%2e%2e/%2e%2e/etc/passwd", {}, b"", (404,)),
+    "a file beside the page": ("GET /server.py", {}, b"", (404,)),
+    "digits of another script": ("POST /switch", {"Content_Length": "\xb2"}, b"", (400,)),
+    "a negative length": ("POST /switch", {"Content_Length": "-1"}, b"{}", (400,)),
+    "an endless length": ("POST /switch", {"Content_Length": "9" * 4000}, b"{}", (400,)),
+    "in pieces": ("POST /switch", {"Transfer_Encoding": "chunked"}, b"2\r\n{}\r\n0\r\n\r\n", (400,)),
+    "a nested body": ("POST /switch", {"Content_Length": "4000"}, b"[" * 4000, (400,)),
+    "a body that is no text": ("POST /switch", {"Content_Length": "2"}, b"\xff\xfe", (400,)),
+    "a length that cuts the body": ("POST /switch", {"Content_Length": "19"}, b'{"effect":"cartoon"}', (400,)),
+    "another host": ("GET /figures", {"Host": "evil.example"}, b"", (403,)),
+    "a host that ends alike": ("GET /figures", {"Host": "localhost.evil.example:80"}, b"", (403,)),
+    "a method of its own": ("PROPFIND /", {}, b"", (501,)),
+    "a long header": ("GET /figures", {"X": "x" * LONG}, b"", (431,)),
+    "many headers": ("GET /figures", {f"X{i}": "x" for i in range(200)}, b"", (431,)),
+    "a long address": (f"GET /{'x' * LONG}", {}, b"", (414,)),
+}
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_requests_that_no_page_of_ours_makes(
+    server: Server, show: _Show, capfd: pytest.CaptureFixture[str], name: str
+) -> None:
+    line, headers, body, codes = REQUESTS[name]
+    method, path = line.split(" ", 1)
+    show.switched.clear()
+    answer = _say(server, _request(server, method, path, body, **headers))
+    if len(line) + len(str(headers)) < LONG or answer:  # else it may be closed before all of it was sent
+        assert answer.startswith(tuple(f"HTTP/1.1 {code} ".encode() for code in codes)), answer[:200]
+    assert b"root:" not in answer
+    assert b"import " not in answer
+    assert not show.switched
+    assert capfd.readouterr() == ("", "")
+    _alive(server)
+
+
+def test_what_is_not_read_is_no_next_request(server: Server, show: _Show) -> None:
+    show.switched.clear()
+    hidden = _request(server, "POST", "/switch", b'{"bundle": "tiny"}', Content_Length="18")
+    for more in ({"Content_Length": "5000"}, {"Content_Length": "x"}, {"Transfer_Encoding": "chunked"}):
+        for method, path in (("POST", "/switch"), ("GET", "/figures")):
+            asked = _request(server, method, path, b"", **more).replace(b"Connection: close\r\n", b"")
+            answer = _say(server, asked + hidden)
+            assert answer.count(b"HTTP/1.1 ") == 1
+            assert b"Connection: close" in answer
+    assert not show.switched
+
+
+def test_without_the_token_nothing_is_told(server: Server) -> None:
+    for token in ("", "x", server.token[:-1], server.token + "x", server.token.upper(), "%00", "\xe9"):
+        for path in ("/", "/picture", "/figures"):
+            asked = f"GET {path}?token={token} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+            assert _say(server, asked.encode("latin-1")).startswith(b"HTTP/1.1 403 ")
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.binary(max_size=300), st.booleans())
+def test_any_bytes(server: Server, capfd: pytest.CaptureFixture[str], data: bytes, after: bool) -> None:
+    _say(server, _request(server, "POST", "/switch", Content_Length="3") + data if after else data + b"\r\n\r\n")
+    _alive(server)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_one_who_is_slow_is_sent_away(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A byte now and then keeps no connection."""
+    monkeypatch.setattr(listening, "REQUEST_S", 0.4)
+    with _connected(server) as s:
+        s.settimeout(30)
+        try:
+            for _ in range(600):
+                s.sendall(b"G")
+                time.sleep(0.05)
+        except OSError:
+            return
+    pytest.fail("it was listened to for half a minute")
+
+
+def test_many_at_once(server: Server) -> None:
+    before = threading.active_count()
+    held = [_connected(server) for _ in range(listening.MOST_CONNECTIONS + 100)]
+    time.sleep(0.5)
+    assert threading.active_count() <= before + listening.MOST_CONNECTIONS
+    for s in held:
+        s.close()
+    for _ in range(100):
+        if threading.active_count() <= before + 2:
+            break
+        time.sleep(0.1)
+    _alive(server)
