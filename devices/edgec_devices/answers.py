@@ -106,6 +106,14 @@ class Ran(Struct, frozen=True):
     vitals: dict[str, Any] | None = None
 
 
+class Shown(Struct, frozen=True):
+    """To `shown`.  said: lines of JSON since the last time.  status: of the program, once it has ended."""
+
+    said: str
+    status: int | None
+    error_output: str
+
+
 class Facts(Struct, frozen=True):
     """To `facts`."""
 

@@ -7,9 +7,12 @@ from typing import TypeVar
 
 import msgspec
 from edgec_runtime import DeviceError, InputError
+from edgec_runtime.given import given
 
 _T = TypeVar("_T")
 
+LARGEST_JSON = 256 << 20
+"""Bytes of a file of JSON that somebody gives."""
 LARGEST_TOML = 256 << 10
 LONGEST_LINE = 2000
 """Bytes of a TOML file and characters of its lines: the reader's time grows with the cube of a dotted key's length."""
@@ -32,10 +35,7 @@ def from_json(
 def from_toml(path: Path, kind: type[_T], hint: str = "correct it") -> _T:
     """The same of a TOML file that a person writes. Raises FileNotFoundError where it is not, and InputError."""
     try:
-        data = path.read_bytes()
-        if len(data) > LARGEST_TOML:
-            raise ValueError(f"it has {len(data)} bytes, more than {LARGEST_TOML}")
-        text = data.decode()
+        text = given(path, LARGEST_TOML).decode()
         longest = max(map(len, text.splitlines()), default=0)
         if longest > LONGEST_LINE:
             raise ValueError(f"it has a line of {longest} characters, more than {LONGEST_LINE}")
@@ -50,4 +50,6 @@ def _told(e: BaseException) -> str:
     """In the words of the reader; Python's own for what nests too deep names Python's stack."""
     if isinstance(e, RecursionError):
         return "it is nested too deep"
+    if isinstance(e, OSError):
+        return e.strerror or str(e)
     return "it is larger than memory" if isinstance(e, MemoryError) else str(e)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 from edgec_runtime import Bundle, DeviceError, InputError
+from edgec_runtime.meters import StreamFigures
 from msgspec import Meta, Struct, convert
 
 from edgec_devices.decoding import from_json
@@ -27,7 +28,8 @@ _MESSAGE = re.compile(r"^error: (?P<what>.+)(\n  at: .+)?\n  hint: (?P<hint>.+)"
 class Plan:
     """How much to measure. rounds: launches. runs, seconds: of each launch; it ends with what comes first, but not
     before three runs. warmup: seconds, at least one inference. profiled: inferences of each launch, after the runs,
-    with times per op. threads: of the CPU.
+    with times per op. threads: of the CPU. frames: so many as a stream, after all that; 0: none. source: of
+    these, as of a webcam; None: made ones.
     """
 
     rounds: int = 10
@@ -36,6 +38,8 @@ class Plan:
     warmup: float = WARMUP_S
     profiled: int = 3
     threads: int = 1
+    frames: int = 0
+    source: str | None = None
 
     @staticmethod
     def of(runs: int | None = None, seconds: float | None = None, threads: int = 1) -> Plan:
@@ -211,6 +215,7 @@ class Measurement:
     """Launches on a device; or, where there is no such hardware, estimates.
 
     runner: "program" or "session". backends: what ran each segment. between_ms: of an estimate, outside of segments.
+    stream: of the plan's frames.
     """
 
     device: Identity
@@ -220,6 +225,7 @@ class Measurement:
     estimates: tuple[SegmentEstimate, ...] = ()
     between_ms: float = 0.0
     notes: tuple[str, ...] = ()
+    stream: StreamFigures | None = None
 
     @property
     def timed(self) -> tuple[Launch, ...]:
@@ -266,3 +272,25 @@ def measured(
         report, vitals = launch(by_session, options)
         found.append(Launch.parse(report, len(bundle.manifest.segments), at).seen_with(vitals))
     return tuple(found)
+
+
+class _Streamed(Struct):
+    """What a Session's program reports of a stream."""
+
+    stream: StreamFigures
+
+
+def streamed(
+    plan: Plan, bundle: Bundle, at: str, launcher: Launcher, say: Callable[[str], None]
+) -> StreamFigures | None:
+    """The figures of the plan's frames, None where it has none."""
+    if not plan.frames:
+        return None
+    say(f"{bundle.manifest.name} on {at}: a stream of {plan.frames} frames")
+    source = () if plan.source is None else ("--source", plan.source)
+    report, _ = launcher(True, ("--stream", str(plan.frames), *source))
+    try:
+        return convert(report, _Streamed).stream
+    except ValueError as e:
+        hint = "update edgec on both ends: edgec flash --with-runtime"
+        raise DeviceError(f"the stream's figures are strange: {e}", at=at, hint=hint) from e

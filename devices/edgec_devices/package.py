@@ -9,10 +9,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import re
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,8 +19,11 @@ from edgec_runtime import Bundle, BundleError, InputError, write_bundle
 from edgec_runtime.device_end.bundles import WEIGHTS_FILE
 from edgec_runtime.device_end.disk import Refused
 from edgec_runtime.device_end.units import RUNS, unit_name, unit_text
+from edgec_runtime.whole import whole
 
 from edgec_devices.debian_package import File, deb, tar_gz
+from edgec_devices.pushing import runtime_sources
+from edgec_devices.temporary import temporary_folder
 from edgec_devices.transfer import app_name
 
 FORMATS = ("deb", "tar")
@@ -98,13 +98,10 @@ def write(made: Package, output: Path | None = None) -> Path:
     """Writes it, whole or not at all.  output: a file or a folder; default is its own name, here."""
     path = output or Path(made.file_name)
     path = path / made.file_name if path.is_dir() else path
-    aside = path.with_name(f".{path.name}.part")
     try:
-        aside.write_bytes(made.data)
-        os.replace(aside, path)
+        with whole(path) as aside:
+            aside.write_bytes(made.data)
     except OSError as e:
-        with contextlib.suppress(OSError):
-            aside.unlink()
         raise InputError(f"cannot write {path}: {e.strerror}", hint="check the folder and -o") from e
     return path
 
@@ -174,15 +171,15 @@ def _reduced(bundle: Bundle, target: str) -> bytes:
     manifest["programs"] = {}
     manifest["libraries"] = {t: p for t, p in m.libraries.items() if t == target}
     manifest["weights"] = {t: p for t, p in m.weights.items() if t == target}
-    with tempfile.TemporaryDirectory(prefix="edgec-") as folder:
-        path = Path(folder, "model.edgec")
+    with temporary_folder("package") as folder:
+        path = folder / "model.edgec"
         write_bundle(path, manifest, {n: bundle.read(n) for n in wanted})
         return path.read_bytes()
 
 
 def _runtime(folder: str) -> dict[str, File]:
     source = Path(edgec_runtime.__file__).parent
-    paths = sorted(source.rglob("*.py"))
+    paths = runtime_sources(source)
     return {f"{folder}/edgec_runtime/{p.relative_to(source)}": File(p.read_bytes()) for p in paths}
 
 

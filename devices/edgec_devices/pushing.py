@@ -5,14 +5,20 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
+import lzma
 import re
+import struct
 import zipfile
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import edgec_runtime
 from edgec_runtime import InputError
+from edgec_runtime.device_end.trust import MAX_SIGNATURE_BYTES
+from edgec_runtime.device_end.wheels import MAX_UNPACKED_BYTES
+from edgec_runtime.given import given
 
 from edgec_devices import answers
 from edgec_devices.bare import bare
@@ -24,7 +30,7 @@ ARCHITECTURES = {"linux-aarch64": "aarch64", "linux-armv7": "armv7l", "linux-x86
 _NAME = re.compile(r"([A-Za-z0-9_.]+)-([^-]+)(?:-\d[^-]*)?-([^-]+)-([^-]+)-([^-]+)\.whl")
 _DATE = (1980, 1, 1, 0, 0, 0)
 ADOPT_S = 300.0
-_SERVING = ("agent", "incoming", "packed", "running", "slots", "units", "wheels", "wire")
+_SERVING = ("agent", "incoming", "packed", "running", "showing", "slots", "units", "wheels", "wire")
 """Of the device end, what a Session never imports: the host sends it with each connection."""
 
 
@@ -44,14 +50,14 @@ class Wheel:
                 f'"{path.name}" is no name of a wheel', at=str(path), hint="give a .whl as pip downloads it"
             )
         try:
-            data = path.read_bytes()
+            data = given(path, MAX_UNPACKED_BYTES)
             with zipfile.ZipFile(io.BytesIO(data)) as archive:
                 bad = archive.testzip()
             beside = signature_path(path)
-            signature = beside.read_bytes() if beside.exists() else b""
+            signature = given(beside, MAX_SIGNATURE_BYTES) if beside.exists() else b""
         except OSError as e:
-            raise InputError(f"cannot read the wheel: {e.strerror}", at=str(path), hint="check the path") from e
-        except (zipfile.BadZipFile, RuntimeError, ValueError) as e:
+            raise InputError(f"cannot read the wheel: {e.strerror or e}", at=str(path), hint="check the path") from e
+        except (zipfile.BadZipFile, RuntimeError, ValueError, EOFError, zlib.error, lzma.LZMAError, struct.error) as e:
             raise InputError(f"the wheel is damaged: {e}", at=str(path), hint="download it again") from e
         if bad is not None:
             raise InputError(f'"{bad}" in the wheel is damaged', at=str(path), hint="download it again")
@@ -95,8 +101,8 @@ def runtime_wheel() -> Wheel:
     version = edgec_runtime.__version__
     folder = Path(edgec_runtime.__file__).parent
     info = f"edgec_runtime-{version}.dist-info"
-    paths = [p for p in sorted(folder.rglob("*.py")) if p.parent.name != "device_end" or p.stem not in _SERVING]
-    files = {f"edgec_runtime/{p.relative_to(folder)}": bare(p.read_text(encoding="utf-8")).encode() for p in paths}
+    paths = [p for p in runtime_sources(folder) if p.parent.name != "device_end" or p.stem not in _SERVING]
+    files = {f"edgec_runtime/{p.relative_to(folder)}": _slim(p) for p in paths}
     files["edgec_runtime/py.typed"] = b""
     metadata = f"Metadata-Version: 2.1\nName: edgec-runtime\nVersion: {version}\nLicense: Apache-2.0\n"
     files[f"{info}/METADATA"] = f"{metadata}Requires-Python: {PYTHON}\nRequires-Dist: {REQUIRES}\n".encode()
@@ -110,6 +116,15 @@ def runtime_wheel() -> Wheel:
             entry.create_system, entry.external_attr = 3, 0o100644 << 16
             archive.writestr(entry, data, zipfile.ZIP_DEFLATED, 9)
     return Wheel(f"edgec_runtime-{version}-py3-none-any.whl", made.getvalue())
+
+
+def runtime_sources(folder: Path) -> list[Path]:
+    """What of the runtime's folder runs on a device: Python and the webcam's page."""
+    return sorted(p for p in folder.rglob("*") if p.suffix in (".py", ".html"))
+
+
+def _slim(path: Path) -> bytes:
+    return bare(path.read_text(encoding="utf-8")).encode() if path.suffix == ".py" else path.read_bytes()
 
 
 def _digest(data: bytes) -> str:

@@ -14,7 +14,7 @@ from edgec_runtime.inputs import Array, check_inputs
 from edgec_devices import answers
 from edgec_devices.device import Device, Progress
 from edgec_devices.flash import execute
-from edgec_devices.measurement import Identity, Measurement, Plan, measured, on_threads
+from edgec_devices.measurement import Identity, Measurement, Plan, measured, on_threads, streamed
 from edgec_devices.protocol import Connection
 from edgec_devices.pushing import has_runtime
 from edgec_devices.stream import Stream
@@ -50,8 +50,12 @@ class Remote(Device):
                 return ran.report, ran.vitals
 
             launches = measured(plan, bundle, self.url, session, launch, say)
+            if plan.frames and not (session or has_runtime(connection, recipe.app)):
+                hint = "edgec flash --with-runtime, then bench it again"
+                raise DeviceError("only the runtime streams, and the device has none", at=self.url, hint=hint)
+            stream = streamed(plan, bundle, self.url, launch, say)
         about = Identity(self.url, **{name: getattr(info, name) for name in IDENTITY})
-        return Measurement(about, "session" if session else "program", launches[0].backends, launches)
+        return Measurement(about, "session" if session else "program", launches[0].backends, launches, stream=stream)
 
     def run(self, bundle: Bundle, inputs: Mapping[str, Array], threads: int = 1) -> dict[str, Array]:
         """One inference."""

@@ -14,7 +14,10 @@ from typing import TYPE_CHECKING
 
 from edgec_runtime import Bundle, InputError, ToolError
 from edgec_runtime.bundle import write_signed
+from edgec_runtime.device_end.disk import Refused
+from edgec_runtime.device_end.slots import check_name
 from edgec_runtime.device_end.trust import MAX_COUNTER, Key, Signature, message, wheel_message, wheel_signature_text
+from edgec_runtime.given import given
 
 from edgec_devices import answers
 from edgec_devices.device import TIMEOUT_S
@@ -27,6 +30,7 @@ from edgec_devices.transfer import app_name
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+_LARGEST_KEY = 1 << 16  # bytes of its file
 _NEW = "edgec sign --new-key FILE makes one"
 
 
@@ -78,6 +82,10 @@ def sign(
         raise InputError(f"{counter} cannot be a counter", hint="give --counter a number from 0 on that grows")
     with Bundle.open(bundle) as opened:
         whose = app or app_name(opened.manifest.name)
+        try:
+            check_name(whose)  # no device would take it
+        except Refused as e:
+            raise InputError(e.what, hint=e.hint) from e
         made = private.sign(message(opened.manifest_text, whose, counter))
         signature = Signature(_public(private), whose, counter, made)
         try:
@@ -167,7 +175,7 @@ def _load(path: Path) -> Ed25519PrivateKey:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     try:
-        data = path.read_bytes()
+        data = given(path, _LARGEST_KEY)
     except OSError as e:
         raise InputError(f"cannot read the key {path}: {e.strerror}", hint=_NEW) from e
     openssh = b"OPENSSH PRIVATE KEY" in data
@@ -193,9 +201,10 @@ def _library() -> None:
 def read_public(path: Path) -> Key:
     """A public key file.  Raises InputError, also for a private key: that must not leave this machine."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = given(path, _LARGEST_KEY).decode()
     except (OSError, UnicodeDecodeError) as e:
-        raise InputError(f"cannot read the key {path}: {e}", hint="give the .pub file; " + _NEW) from e
+        said = e.strerror if isinstance(e, OSError) else e
+        raise InputError(f"cannot read the key {path}: {said}", hint="give the .pub file; " + _NEW) from e
     with contextlib.suppress(ValueError):
         return Key.parse(text)
     raise InputError(f"{path} is not an ssh-ed25519 public key", hint="give the .pub file; " + _NEW)

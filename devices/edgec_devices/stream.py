@@ -5,10 +5,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import queue
+import signal
 import subprocess
 import threading
 import zlib
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -20,9 +23,10 @@ from edgec_devices.bare import bare
 from edgec_devices.device import TIMEOUT_S, link_module, patience
 
 DEVICE_END = (
-    "wire", "packed", "ed25519", "trust", "elf", "disk", "bundles", "slots", "incoming", "running", "vitals", "facts",
-    "units", "wheels", "agent",
+    "wire", "packed", "printable", "ed25519", "disk", "trust", "elf", "bundles", "slots", "incoming", "running",
+    "vitals", "facts", "units", "wheels", "showing", "agent",
 )  # fmt: skip
+HOME = "import sys;sys.path[:]=filter(None,sys.path);"  # modules come from nowhere but Python's own folders
 SIGN = "os.write(1,bytes([10]))"
 LAST_LINES = 40  # of standard error, for a message
 NO_PYTHON = "sudo apt-get install python3 on the device (3.9 or later)"
@@ -30,6 +34,14 @@ NO_PYTHON = "sudo apt-get install python3 on the device (3.9 or later)"
 
 class LinkLost(DeviceError):
     """The stream ended or fell silent.  What was sent before is kept, so it is worth trying again."""
+
+
+@dataclass(frozen=True)
+class Page:
+    """Where a device is to serve a page.  name: of the show (device_end/showing.py).  place: "socket", or a port."""
+
+    name: str
+    place: str | int
 
 
 class Stream(ABC):
@@ -42,6 +54,8 @@ class Stream(ABC):
     silence_hint = "check that nothing else uses the line, then try again"
     timeout = TIMEOUT_S
     """Seconds for which nothing may move before it counts as a dead end."""
+    deaf = False
+    """Whether Ctrl-C, which a terminal gives to all of its programs, is none to the one that this link starts."""
 
     @property
     def stirs(self) -> int:
@@ -52,6 +66,15 @@ class Stream(ABC):
     def stage(self) -> str:
         """How far the link is, for the message that it went no further; "" where nothing tells."""
         return ""
+
+    def carry_page(self, port: int) -> Page:
+        """Before start(): this port of this machine's loopback address is to lead to a page on the device.
+
+        Raises InputError where the link carries none.
+        """
+        raise InputError(
+            "a page cannot come through this line", at=self.url, hint="go through ssh, or give --no-display"
+        )
 
     @abstractmethod
     def start(self, again: bool = False) -> None:
@@ -108,7 +131,20 @@ def bootstrap() -> tuple[str, bytes]:
     packed = zlib.compress(device_end()[0], 9)
     size = len(packed)
     loop = f"while len(b)<{size}:b+=os.read(0,{size}-len(b))or os._exit(1)"
-    return f"import os,zlib;b=b'';{SIGN};exec('{loop}');{SIGN};exec(zlib.decompress(b))", packed
+    return f"{HOME}import os,zlib;b=b'';{SIGN};exec('{loop}');{SIGN};exec(zlib.decompress(b))", packed
+
+
+@contextlib.contextmanager
+def _deaf() -> Iterator[None]:
+    """Programs that are started meanwhile do not hear Ctrl-C; only the main thread can see to that."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 class PipeStream(Stream):
@@ -137,14 +173,15 @@ class PipeStream(Stream):
         self._came, self._said = queue.Queue(), []
         command = self.command()
         try:
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                bufsize=0,
-                env=self._env,
-            )
+            with _deaf() if self.deaf else contextlib.nullcontext():
+                self._process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    bufsize=0,
+                    env=self._env,
+                )
         except OSError as e:
             raise self.explain(None, f"{command[0]}: {e.strerror}") from e
         self._readers = [threading.Thread(target=f, daemon=True) for f in (self._read_output, self._read_errors)]

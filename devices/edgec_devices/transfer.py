@@ -138,7 +138,8 @@ def _begin(connection: Connection, recipe: Recipe, scratch: bool) -> answers.Beg
     what = {"sha256": recipe.sha256, "bytes": len(recipe.data), "parts": recipe.parts}
     limit = _hashing_s(recipe)
     begun, _ = connection.ask("begin", answers.Begun, recipe.glue, limit, app=recipe.app, recipe=what, scratch=scratch)
-    if any(not (0 <= i < len(recipe.parts) and 0 <= there <= recipe.parts[i][1]) for i, there, _ in begun.lacks):
+    there_are = all(0 <= i < len(recipe.parts) and 0 <= there <= recipe.parts[i][1] for i, there, _ in begun.lacks)
+    if not there_are or len({i for i, _, _ in begun.lacks}) != len(begun.lacks):
         what_is = "the device says that it lacks parts that there are not"
         raise DeviceError(what_is, at=connection.stream.url, hint="try again")
     return begun

@@ -28,6 +28,7 @@ from tests.devices.attack_files import (
     zipped,
 )
 from tests.devices.attack_lies import lies
+from tests.devices.attack_odd import odd
 from tests.devices.attack_wheels import wheels
 from tests.devices.faults import fake_program
 
@@ -51,6 +52,7 @@ def cases() -> list[Case]:
         *asked(),
         *wheels(),
         *lies(),
+        *odd(),
     ]
     assert len({c.name for c in found}) == len(found), "two cases of one name"
     return found

@@ -25,7 +25,7 @@ from edgec_devices.transfer import Recipe
 from edgec_runtime import write_bundle
 from edgec_runtime.device_end.bundles import machine_target
 from edgec_runtime.device_end.disk import digest
-from edgec_runtime.device_end.trust import wheel_message, wheel_signature_text
+from edgec_runtime.device_end.trust import Signature, message, wheel_message, wheel_signature_text
 
 from tests.devices.faults import Faults, SimStream, World, fake_program
 from tests.runtime import tiny_model
@@ -65,6 +65,18 @@ def zipped(files: list[tuple[str | zipfile.ZipInfo, bytes]], method: int = zipfi
         for name, content in files:
             z.writestr(name if isinstance(name, zipfile.ZipInfo) else zipfile.ZipInfo(name), content, method)
     return made.getvalue()
+
+
+def signed(data: bytes, key: Path, counter: int = 90) -> bytes:
+    """A bundle that the key's owner signed without looking at it."""
+    from edgec_devices import signing
+
+    def change(f: dict[str, bytes]) -> None:
+        private = signing._load(key)
+        made = private.sign(message(f["manifest.json"], APP, counter))
+        f["signature.json"] = Signature(signing._public(private), APP, counter, made).to_json()
+
+    return rewritten(data, change)
 
 
 def wheel(text: bytes, key: Path | None) -> Wheel:
@@ -140,12 +152,15 @@ class Files:
 class Device(World):
     """Starts nothing; notes what it would have."""
 
+    surrounded: dict[str, str] = {}
+
     def execute(self, command: list[str], **options: Any) -> subprocess.CompletedProcess[bytes]:
         """In place of running.run."""
-        said = b""
+        said, self.surrounded = b"", options.get("env") or {}
         if command[0] == sys.executable:
             folders = options["env"]["PYTHONPATH"].split(os.pathsep)
             self.executed += [digest(str(p)) for f in folders for p in sorted(Path(f).rglob("*.py"))]
+            self.executed += [digest(str(p)) for p in Path(options.get("cwd") or Path.cwd()).glob("*.py")]
             said = b"0.1.0"
         elif os.path.isabs(command[0]):
             self.executed.append(digest(command[0]))
@@ -187,6 +202,14 @@ class Host:
     def ask(self, do: str, blob: bytes = b"", **fields: Any) -> object:
         """Any request."""
         return self.connection.request(do, blob, **{"app": APP, **fields})
+
+    def raw(self, do: str, blob: bytes = b"", **fields: Any) -> object:
+        """Any request with any fields, also such as a Connection puts in itself."""
+        c = self.connection
+        c._send(do, blob, {"app": APP, **fields})
+        while (found := c._answer(c._last_id)) is None:
+            c._turn(c._clock() + 1)
+        return found
 
     def plant(self, slot: str, changes: dict[str, bytes], list_them: bool = True) -> None:
         """Files written into a slot; list_them: their hashes into slot.json, too."""

@@ -14,6 +14,7 @@ from edgec_devices.pushing import Wheel, push
 from tests.devices.attack_files import APP, RUNTIME, Attack, Case, Host, sha256, wheel, wheel_signature, zipped
 
 WHEEL, WHEEL_FILES, WHEEL_NAMES = "a wheel's signature", "a wheel's files", "a wheel's names"
+NONE = "a list of wheels"
 
 
 def wheels() -> Iterator[Case]:
@@ -33,6 +34,7 @@ def wheels() -> Iterator[Case]:
         yield Case(f"a wheel with {name}", (WHEEL_NAMES, WHEEL, WHEEL_FILES), partial(_unsigned, made))
     for what, (prepare, checks) in _SITE.items():
         yield Case(f"{what} in a wheel's folder, then a run", checks, lambda h: h.run(session=True), prepare)
+    yield Case("no wheels", (NONE,), lambda h: h.ask("adopt", wheels=[]))
     yield Case("a list of wheels that leads elsewhere", (WHEEL,), lambda h: h.ask("adopt", wheels=[_unsigned_site(h)]))
 
 

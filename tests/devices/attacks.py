@@ -15,16 +15,17 @@ import json
 import os
 import re
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 from unittest import mock
 
 from edgec_devices import answers
 from edgec_runtime import EdgecError
-from edgec_runtime.device_end import agent, bundles, incoming, slots, trust, wheels
+from edgec_runtime.device_end import agent, bundles, disk, incoming, showing, slots, trust, wheels
 from edgec_runtime.device_end.disk import digest
 
 from tests import builds
@@ -56,6 +57,34 @@ def _claimed(path: str, *_: Any) -> str:
     return str(json.loads(Path(path).with_name("slot.json").read_text())["sha256"])
 
 
+def _opened(path: str, most: int = 0) -> BinaryIO:
+    return Path(path).open("rb")
+
+
+@contextlib.contextmanager
+def _any_files() -> Iterator[None]:
+    """Opened, whatever they are."""
+    with contextlib.ExitStack() as stack:
+        for module in (disk, slots, wheels):
+            stack.enter_context(mock.patch.object(module, "opened", _opened))
+        yield
+
+
+@contextlib.contextmanager
+def _environment_as_it_is() -> Iterator[None]:
+    with (
+        mock.patch.object(agent, "environment", side_effect=lambda _: dict(os.environ)),
+        mock.patch.object(wheels, "environment", side_effect=lambda _: dict(os.environ)),
+    ):
+        yield
+
+
+def _keys_that_can_be_read(root: str) -> list[trust.Key]:
+    with contextlib.suppress(trust.Untrusted):
+        return trust.trusted(root)
+    return []
+
+
 CHECKS: Mapping[str, Patch] = {
     "the signature's numbers": _instead(trust, "verify", lambda *_: True),
     "whose key it is": _instead(trust, "_check_key", lambda *_: None),
@@ -67,7 +96,7 @@ CHECKS: Mapping[str, Patch] = {
     "what a slot holds": _instead(slots.Slots, "_differs", lambda *_: False),
     "no links": _instead(slots, "plain", lambda path, folder=False: os.path.exists(path)),
     "the slot's bundle": _instead(slots, "digest", _claimed),
-    "an application's name": _instead(slots, "_check_name", lambda _: None),
+    "an application's name": _instead(slots, "check_name", lambda _: None),
     "the parts' names": _instead(incoming, "_SHA256", _ANYTHING),
     "entries of the zip": _any_entries,
     "headers of code": _instead(bundles, "elf_fault", lambda *_, **__: None),
@@ -77,12 +106,52 @@ CHECKS: Mapping[str, Patch] = {
     "what a library was made for": _instead(attack_lies, "taken_out", "_lie"),
     "headers of a library": _instead(attack_lies, "taken_out", "fault"),
     "a wheel's names": _instead(wheels, "_MEMBER", _ANYTHING),
+    "a list of wheels": _instead(wheels, "_check_list", lambda _: None),
+    "a wheel's packing": _instead(wheels, "_PACKED", range(100)),
+    "nothing around the files": _instead(trust, "_check_layout", lambda *_: None),
+    "that keys can be read": _instead(slots, "trusted", lambda root: _keys_that_can_be_read(root)),
+    "plain files": lambda: _any_files(),
+    "a bundle's size": _instead(slots, "MAX_BUNDLE_BYTES", 1 << 62),
+    "the graph's hash": _instead(slots, "_graph", lambda manifest: []),
+    "the inputs' sizes": _instead(agent, "_sizes", lambda *_: [1]),
+    "a shown bundle's name": _instead(showing, "_label", lambda name: f"{name}".replace("\0", "")),
+    "a program's time": _instead(agent, "_limit", lambda head: 5.0),
+    "the environment": lambda: _environment_as_it_is(),
 }
 """Every check that refuses an attack, and what stands in its place when it is taken out."""
 
 
+HANGS_S = 4.0
+
+
 class Succeeded(Exception):
     """An attack did."""
+
+
+class Hung(BaseException):
+    """The device end did."""
+
+
+@contextlib.contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """Raises Hung when it takes longer."""
+
+    def hung(*_: object) -> None:
+        raise Hung
+
+    before = signal.signal(signal.SIGALRM, hung)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _held(path: str) -> str:
+    """What a file holds; of one as large as no file of ours, how large it is."""
+    size = os.path.getsize(path)
+    return digest(path) if size < 1 << 30 else str(size)
 
 
 def snapshot(root: Path) -> dict[str, str]:
@@ -93,7 +162,7 @@ def snapshot(root: Path) -> dict[str, str]:
         for name in (*names, *(f for f in folders if os.path.islink(os.path.join(folder, f)))):
             path = os.path.join(folder, name)
             if name != "lock":
-                found[os.path.relpath(path, root)] = os.readlink(path) if os.path.islink(path) else digest(path)
+                found[os.path.relpath(path, root)] = os.readlink(path) if os.path.islink(path) else _held(path)
     return found
 
 
@@ -110,9 +179,12 @@ def attempt(case: Case, files: Files, folder: Path, without: tuple[str, ...] = (
             stack.enter_context(CHECKS[check]())
         host.device.executed.clear()
         try:
-            case.attack(host)
+            with within(HANGS_S if without else 10 * HANGS_S):
+                case.attack(host)
         except EdgecError as e:
             said = e.what if e.hint else ""
+        except Hung:
+            raise Succeeded("the device end hung") from None
         else:
             raise Succeeded("it was not refused")
     if not said or snapshot(folder) != before or not set(host.device.executed) <= allowed:

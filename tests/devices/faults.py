@@ -6,7 +6,6 @@ python -m tests.devices.faults --cases 2000 --seed 1      # what `make faults` r
 from __future__ import annotations
 
 import argparse
-import contextlib
 import hashlib
 import heapq
 import os
@@ -17,7 +16,7 @@ import struct
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,6 +32,7 @@ from edgec_runtime.device_end.disk import Disk, digest
 from edgec_runtime.device_end.elf import MACHINES
 from edgec_runtime.device_end.incoming import App
 
+from tests.devices.disks import BrittleDisk, Killed, QuickDisk
 from tests.runtime import tiny_model
 
 NOISE = (
@@ -41,10 +41,6 @@ NOISE = (
     b"~}~\x00\xff",
     b"\r\n",
 )
-
-
-class Killed(BaseException):
-    """The device end, or the whole device, is gone."""
 
 
 @dataclass
@@ -95,6 +91,7 @@ class World:
     now: float = 0.0
     service: Service | None = None
     executed: list[str] = field(default_factory=list)
+    commands: dict[str, list[str]] = field(default_factory=dict)
 
     def boot(self) -> None:
         """A device end on the folder as it is."""
@@ -105,6 +102,7 @@ class World:
     def execute(self, command: list[str], **_: Any) -> subprocess.CompletedProcess[bytes]:
         """In place of subprocess.run; notes which bytes would have been executed."""
         self.executed.append(digest(command[0]))
+        self.commands[self.executed[-1]] = command
         runs = int(command[command.index("--runs") + 1])
         return subprocess.CompletedProcess(
             command, 0, (b'{"warmup": 0, "total": [' + b"1000000, " * (runs - 1) + b"1000000]}"), b""
@@ -186,116 +184,6 @@ class SimStream(Stream):
         self._events.clear()
 
 
-class QuickDisk(Disk):
-    """Without waiting for a real disk."""
-
-    def sync(self, path: str) -> None:
-        os.stat(path)
-
-
-class BrittleDisk(Disk):
-    """Does `left` operations, then dies in the middle of the next; what was not synced can be undone (power_cut)."""
-
-    def __init__(self, left: int, rng: random.Random, trash: Path, error: OSError | None = None) -> None:
-        self.left, self.rng, self.trash, self.error = left, rng, trash, error
-        self.done = 0
-        self._folders: list[tuple[int, Callable[[], None]]] = []  # unsynced changes of entries, and how to undo them
-        self._bytes: dict[int, tuple[str, int]] = {}  # unsynced files by inode: how many bytes are safe
-
-    def _step(self, whole: Callable[[], None], part: Callable[[], None] = lambda: None) -> None:
-        self.done += 1
-        if self.done > self.left:
-            part()
-            raise self.error or Killed
-        whole()
-
-    def _entry(self, path: str, undo: Callable[[], None]) -> None:
-        self._folders.append((os.stat(os.path.dirname(path)).st_ino, undo))
-
-    def mkdir(self, path: str) -> None:
-        if not os.path.isdir(path):
-            self._step(lambda: os.mkdir(path))
-            self._made(path)
-
-    def write(self, path: str, offset: int, data: bytes, mode: int = 0o644) -> None:
-        new = not os.path.exists(path)
-        if not new:
-            inode = os.stat(path).st_ino
-            safe = self._bytes.get(inode, (path, os.path.getsize(path)))[1]
-            self._bytes[inode] = (path, min(safe, offset))
-        some = data[: self.rng.randrange(len(data) + 1)]
-        try:
-            self._step(lambda: Disk.write(self, path, offset, data, mode), lambda: Disk.write(self, path, offset, some))
-        finally:
-            if new and os.path.exists(path):
-                self._bytes[os.stat(path).st_ino] = (path, 0)
-                self._made(path)
-
-    def _made(self, path: str) -> None:
-        """Its undoing finds it wherever it was moved to meanwhile."""
-        inode = os.stat(path).st_ino
-        self._entry(path, lambda: Disk.remove(self, self._find(inode) or path))
-
-    def sync(self, path: str) -> None:
-        self._step(lambda: None)
-        inode = os.stat(path).st_ino
-        self._bytes.pop(inode, None)
-        self._folders = [(f, undo) for f, undo in self._folders if f != inode]
-
-    def rename(self, old: str, new: str) -> None:
-        aside = self._keep(new) if os.path.lexists(new) else None
-        self._step(lambda: os.rename(old, new))
-
-        def undo() -> None:
-            os.rename(new, old)
-            if aside:
-                os.rename(aside, new)
-
-        self._entry(new, undo)
-
-    def link(self, target: str, path: str) -> None:
-        self._step(lambda: os.symlink(target, path))
-        self._entry(path, lambda: Disk.remove(self, path))
-
-    def remove(self, path: str) -> None:
-        if os.path.isdir(path) and not os.path.islink(path):
-            for name in sorted(os.listdir(path)):
-                self.remove(os.path.join(path, name))
-        if os.path.lexists(path):
-            aside = str(self.trash / f"{self.done}-{len(self._folders)}")
-            self._step(lambda: os.rename(path, aside))
-            self._entry(path, lambda: os.rename(aside, path))
-
-    def _keep(self, path: str) -> str:
-        aside = str(self.trash / f"kept-{self.done}-{len(self._folders)}")
-        if os.path.islink(path):
-            os.symlink(os.readlink(path), aside)
-        else:
-            shutil.copy2(path, aside)
-        return aside
-
-    def power_cut(self) -> None:
-        """Unsynced bytes are zeros or missing, and of the unsynced changes of folders the last ones never were."""
-        for inode, (path, safe) in self._bytes.items():
-            found = path if os.path.exists(path) and os.stat(path).st_ino == inode else self._find(inode)
-            if found and self.rng.random() < 0.8:
-                size = os.path.getsize(found)
-                os.truncate(found, self.rng.randint(safe, size))
-                if self.rng.random() < 0.5:
-                    os.truncate(found, size)
-        for _, undo in reversed(self._folders[self.rng.randrange(len(self._folders) + 1) :]):
-            with contextlib.suppress(FileNotFoundError):  # the folder around it went, and that was synced
-                undo()
-
-    def _find(self, inode: int) -> str | None:
-        for folder, folders, names in os.walk(self.trash.parent):
-            for name in (*folders, *names):
-                path = os.path.join(folder, name)
-                if os.lstat(path).st_ino == inode:
-                    return path
-        return None
-
-
 def fake_program(size: int, rng: random.Random, target: str | None = None) -> bytes:
     """Bytes that pass for a program of this machine, or of another."""
     target = target or machine_target()
@@ -372,15 +260,19 @@ def flash_over(stream: SimStream, recipe: Recipe, seed: int = 0) -> str:
 
 
 OF_A_FLASH = ("line", "cut", "one way", "host killed", "device killed", "power cut", "disk error")
-OF_A_FOLDER = ("switch cut", "rollback cut", "recovery cut", "disk full", "two hosts", "hung program", "clock", "rot")
-CASES = (*OF_A_FLASH, *OF_A_FOLDER)
+
+
+def cases() -> tuple[str, ...]:
+    """The kinds, in the order in which seeds take turns."""
+    return (*OF_A_FLASH, *more_faults.KINDS)
 
 
 def run_case(seed: int, pair: Pair, folder: Path) -> str:
     """One case: breaks a flash, checks the folder, flashes again.  Returns what happened.  AssertionError if wrong."""
     rng = random.Random(seed)
-    kind = CASES[seed % len(CASES)]
-    if kind in OF_A_FOLDER:
+    kinds = cases()
+    kind = kinds[seed % len(kinds)]
+    if kind not in OF_A_FLASH:
         return more_faults.run_kind(kind, seed, pair, folder)
     root = folder / "root"
     shutil.copytree(pair.folder / "template", root, symlinks=True)
@@ -400,7 +292,7 @@ def run_case(seed: int, pair: Pair, folder: Path) -> str:
         echo = rng.random() < 0.2
     elif kind == "cut":
         upwards = rng.random() < 0.7
-        (up if upwards else down).cut = pair.wire[upwards] * (seed // len(CASES) % 100) / 100  # at every 1 %
+        (up if upwards else down).cut = pair.wire[upwards] * (seed // len(kinds) % 100) / 100  # at every 1 %
     elif kind != "host killed":
         error = OSError(rng.choice([28, 30, 5]), "the disk refuses") if kind == "disk error" else None
         brittle = BrittleDisk(rng.randint(0, 45), rng, folder / "trash", error)
@@ -468,6 +360,7 @@ def run_cases(seeds: range, base: Path) -> dict[str, int]:
     (base / "pair").mkdir()
     pair = Pair.make(base / "pair")
     seen: dict[str, int] = {}
+    os.environ["EDGEC_UNITS"] = str(base / "units")  # not those of this machine
     for seed in seeds:
         folder = base / "case"
         folder.mkdir()

@@ -22,7 +22,8 @@ from edgec_runtime.device_end.incoming import App, Plan
 from edgec_runtime.device_end.wire import HELLO, Frame
 
 from tests.devices import faults
-from tests.devices.faults import QuickDisk, fake_program, make_bundle
+from tests.devices.disks import QuickDisk
+from tests.devices.faults import fake_program, make_bundle
 from tests.runtime import tiny_model
 
 
@@ -319,10 +320,17 @@ def test_run_ends_a_program_that_hangs(tmp_path: Path, app: App, old: Recipe) ->
     service.close()
 
 
-def test_faults(tmp_path: Path) -> None:
+@pytest.mark.parametrize("seed", [77217, 426093, 426752])  # a wheel gone after a power cut; half a part; no wheels
+def test_faults_that_were_found(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EDGEC_UNITS", "")
+    assert faults.run_cases(range(seed, seed + 1), tmp_path)
+
+
+def test_faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every kind a few times; `make faults` runs 2,000."""
-    seen = faults.run_cases(range(75), tmp_path)
-    assert sum(seen.values()) == 75
-    for kind in faults.CASES:
+    monkeypatch.setenv("EDGEC_UNITS", "")  # which this sets
+    seen = faults.run_cases(range(88), tmp_path)
+    assert sum(seen.values()) == 88
+    for kind in faults.cases():
         assert any(what.startswith(kind) for what in seen), kind
     assert sum(n for what, n in seen.items() if "flashed" not in what) > 15, "the faults do not hit"

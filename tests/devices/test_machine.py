@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -32,14 +33,20 @@ pytestmark = [pytest.mark.pi, pytest.mark.slow]
 LINKS = ("ssh", "serial")
 
 
-def booted(folder: Path) -> Iterator[Machine]:
+@contextmanager
+def skip_without_packages() -> Iterator[None]:
+    """Where apt has none for arm64."""
     try:
-        with boot("pi4", folder=folder) as machine:
-            yield machine
+        yield
     except ToolError as e:
         if "apt-get" in str(e.hint):
             pytest.skip(f"no emulated machine: {e}")
         raise
+
+
+def booted(folder: Path) -> Iterator[Machine]:
+    with skip_without_packages(), boot("pi4", folder=folder) as machine:
+        yield machine
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import random
 import zlib
@@ -13,6 +14,7 @@ from edgec_devices import answers
 from edgec_devices.flash import Outcome, each
 from edgec_devices.protocol import Connection
 from edgec_devices.stream import LinkLost, device_end
+from edgec_devices.transfer import Recipe, send
 from edgec_runtime import BundleError, DeviceError, InputError
 from edgec_runtime.device_end import wire
 from edgec_runtime.device_end.agent import Service
@@ -110,6 +112,29 @@ def test_a_new_host_takes_over_and_the_old_one_cannot_come_back() -> None:
     device.receive(Frame(HELLO, 5, 0, b"host").encode(), 3)  # held up on the way
     device.receive(Frame(LAST, 5, 1, b"age").encode(), 3)
     assert (device.session, list(device.messages)) == (6, [b"fresh"])
+
+
+@pytest.mark.parametrize(
+    "greeting",
+    [
+        b"",
+        b"[" * 9000,
+        b"[]",
+        b"\xff",
+        b'{"chunk": 1024, "window": 8, "rate": NaN}',
+        b'{"chunk": Infinity, "window": 8, "rate": 1}',
+        b'{"chunk": 1024, "window": 8, "rate": 1' + b"0" * 400 + b"}",
+        b'{"chunk": -1, "window": {}, "rate": null}',
+    ],
+    ids=lambda g: f"{g[-20:]!r}",
+)
+def test_a_host_that_greets_with_nonsense_is_answered(tmp_path: Path, greeting: bytes) -> None:
+    service = Service(str(tmp_path / "root"))
+    service.receive(Frame(HELLO, 7, 0, greeting).encode(), 0.0)
+    service.receive(Frame(LAST, 7, 0, pack({"do": "info", "id": 1})).encode(), 0.0)
+    said = [f.kind & ~FROM_DEVICE for f in Decoder().feed(service.delivery.poll(0.0))]
+    assert LAST in said
+    assert service.delivery.wake() > 0.0  # a number, also of a line whose rate is none
 
 
 def test_a_message_without_end_closes_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -264,6 +289,18 @@ def test_nonsense_spoils_the_result_of_one_device_alone(tmp_path: Path, nonsense
     assert isinstance(bad.error, DeviceError), bad
     assert bad.error.hint
     assert fine.ok
+
+
+@pytest.mark.parametrize("lacks", [[[0, 0, ""]] * 1000, [[9, 0, ""]], [[-1, 0, ""]], [[0, -1, ""]], [[0, 1 << 40, ""]]])
+def test_a_device_that_asks_for_parts_without_end(tmp_path: Path, lacks: list[list[Any]]) -> None:
+    w = world(tmp_path)
+    assert w.service
+    w.service.do_begin = lambda head, blob: ({"lacks": lacks}, b"")  # type: ignore[method-assign]
+    part = b"x" * 10_000
+    sha256 = hashlib.sha256(part).hexdigest()
+    with connect(w) as c, pytest.raises(DeviceError, match="lacks parts that there are not"):
+        send(c, Recipe(part, sha256, ((0, len(part), sha256),), b"", "tiny"))
+    assert w.now < 30
 
 
 def test_the_device_end_is_one_file_of_the_standard_library() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import shutil
@@ -11,11 +12,13 @@ from pathlib import Path
 import pytest
 from edgec_devices.transfer import Recipe
 from edgec_runtime.device_end.agent import Service
-from edgec_runtime.device_end.disk import Disk, Refused, plain
+from edgec_runtime.device_end.bundles import machine_target
+from edgec_runtime.device_end.disk import Disk, Refused, plain, refusal
 from edgec_runtime.device_end.incoming import App
 from edgec_runtime.device_end.slots import SLOTS
 
-from tests.devices.faults import Killed, QuickDisk, fake_program, make_bundle
+from tests.devices.disks import Killed, QuickDisk
+from tests.devices.faults import fake_program, make_bundle
 from tests.devices.test_agent import flash, put_all
 
 
@@ -219,6 +222,19 @@ def _link(target: str) -> Callable[[Path], object]:
     return lambda path: path.symlink_to(target)
 
 
+def _terabyte(path: Path) -> None:
+    """Of nothing: whoever reads it does so for an hour."""
+    with path.open("wb") as f:
+        f.truncate(1 << 40)
+
+
+def _far(other: Path) -> str:
+    """Another slot's, with its parts where no file has bytes."""
+    return json.dumps({"parts": [[10**30, size, sha256] for _, size, sha256 in json.loads(other.read_text())["parts"]]})
+
+
+PART = "incoming/0"  # of the bundle that comes next
+
 ODD: dict[str, tuple[str, Callable[[Path], object]]] = {
     "current points nowhere": ("current", _link("zzz")),
     "current is a folder": ("current", Path.mkdir),
@@ -229,11 +245,27 @@ ODD: dict[str, tuple[str, Callable[[Path], object]]] = {
     "slot.json is nested": ("a/slot.json", lambda p: p.write_text("[" * 200_000)),
     "slot.json is a list": ("a/slot.json", lambda p: p.write_text("[]")),
     "slot.json has odd parts": ("a/slot.json", lambda p: p.write_text('{"sha256": 1, "parts": [[], [{}, 2, 3], 7]}')),
+    "slot.json has a part at infinity": ("a/slot.json", lambda p: p.write_text('{"parts": [[1e400, 2, "0"]]}')),
+    "slot.json has parts beyond any disk": (
+        "a/slot.json",
+        lambda p: p.write_text(_far(p.parent.parent / "b/slot.json")),
+    ),
     "current.new is a folder": ("current.new", Path.mkdir),
     "old is a file": ("a.old", Path.touch),
     "old is another slot": ("b.old", lambda p: shutil.copytree(p.parent / "a", p)),
     "the counter is junk": ("counter", lambda p: p.write_bytes(b"\xff")),
     "try is a file": ("try", Path.touch),
+    "slot.json is a pipe": ("a/slot.json", os.mkfifo),
+    "slot.json is a terabyte": ("a/slot.json", _terabyte),
+    "a program is a terabyte": (f"a/bin/{machine_target()}/main", _terabyte),
+    "a program is a pipe": (f"a/bin/{machine_target()}/main", os.mkfifo),
+    "a bundle is a terabyte": ("a/model.edgec", _terabyte),
+    "a bundle is a pipe": ("a/model.edgec", os.mkfifo),
+    "the counter is a pipe": ("counter", os.mkfifo),
+    "a part is a pipe": (PART, os.mkfifo),
+    "a part is a link": (PART, _link("/etc/hostname")),
+    "a part is a folder": (PART, Path.mkdir),
+    "the lock is a pipe": ("lock", os.mkfifo),
 }
 
 
@@ -241,22 +273,25 @@ ODD: dict[str, tuple[str, Callable[[Path], object]]] = {
 def test_odd_things_on_the_disk(tmp_path: Path, versions: list[Recipe], what: str) -> None:
     prepared(tmp_path, versions, 2)
     name, make = ODD[what]
-    _instead(tmp_path / "tiny" / name, make)
+    (tmp_path / "tiny/incoming").mkdir()
+    _instead(tmp_path / "tiny" / (f"incoming/{versions[3].parts[0][2]}" if name == PART else name), make)
     boot(tmp_path)
     service = Service(str(tmp_path), QuickDisk())
     assert service.do_status({}, b"")[0]["apps"]
     app = App(str(tmp_path), "tiny", QuickDisk())
-    if what == "current is a folder":
-        app.lock()
-        put_all(app, versions[3])
-        app.install()
-        with pytest.raises(OSError, match="irectory"):
-            app.activate()
-        return
     app.lock()
     flash(app, versions[3])
     assert seen(tmp_path, versions)[0] == 3
     app.close()
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, _link("/tmp"), _link("nowhere")])
+def test_a_lock_that_is_none(tmp_path: Path, make: Callable[[Path], object]) -> None:
+    (tmp_path / "tiny").mkdir()
+    make(tmp_path / "tiny/lock")
+    with pytest.raises((IsADirectoryError, OSError), match="lock") as e:
+        App(str(tmp_path), "tiny", QuickDisk()).lock()
+    assert "something else stands in its place" in refusal(e.value).hint
 
 
 def test_each_entry_of_a_folder_is_on_the_disk_before_it_is_relied_on(tmp_path: Path, versions: list[Recipe]) -> None:

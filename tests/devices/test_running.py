@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from edgec_devices.flash import flash
@@ -72,9 +73,13 @@ def test_a_host_that_is_gone() -> None:
 
 
 @pytest.mark.cc
-@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGHUP, None], ids=["told to end", "hung up", "host gone"])
+@pytest.mark.parametrize(
+    "end",
+    [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL, None],
+    ids=["told to end", "hung up", "killed", "host gone"],
+)
 def test_the_device_end_ends_its_program(tmp_path: Path, root: Path, end: signal.Signals | None) -> None:
-    """Told to, hung up on, or because nobody listens any more; the program has a child."""
+    """Told to, hung up on, killed, or because nobody listens any more; the program has a child."""
     program = subprocess.run(
         [sys.executable, "-m", "ziglang", "cc", "-static", "-x", "c", "-", "-o", str(tmp_path / "hang")],
         input=f'#include <stdio.h>\n#include <unistd.h>\nint main(){{FILE *f=fopen("{tmp_path}/pid","w");'
@@ -102,3 +107,27 @@ def test_the_device_end_ends_its_program(tmp_path: Path, root: Path, end: signal
         process.wait(60)
         stream.close()
     assert all(gone(pid) for pid in pids if pid)
+
+
+def test_told_to_end_while_it_starts_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the program's start and the moment it is known."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    class Told(subprocess.Popen[bytes]):
+        def __init__(self, *given: Any, **more: Any) -> None:
+            super().__init__(*given, **more)
+            started.append(self)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def end(*_: object) -> None:
+        raise SystemExit(1)
+
+    monkeypatch.setattr("edgec_runtime.device_end.running.subprocess.Popen", Told)
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        with pytest.raises(SystemExit):
+            run(["sleep", "60"], timeout=60)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert len(started) == 2
+    assert all(gone(p.pid) for p in started)

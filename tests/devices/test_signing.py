@@ -148,6 +148,16 @@ def test_signing_adds_one_file_and_changes_none(tmp_path: Path, program: Path, k
 
 
 @pytest.mark.cc
+@pytest.mark.cc
+@pytest.mark.parametrize("app", ["a/b", "a\nb", "a b", "\u00e9", "t\u0456ny", "../x", ".x", "a" * 65, "trusted"])
+def test_applications_that_no_device_has(tmp_path: Path, program: Path, key: Path, app: str) -> None:
+    plain = bundle(tmp_path / "m.edgec", program)
+    before = plain.read_bytes()
+    with pytest.raises(InputError, match="cannot be the name of a folder"):
+        sign(plain, key, app=app)
+    assert plain.read_bytes() == before
+
+
 def test_signatures_that_are_none_and_names_that_are_taken(tmp_path: Path, program: Path, key: Path) -> None:
     plain = bundle(tmp_path / "1.edgec", program)
     good = json.loads(signed_text(plain, key, tmp_path / "s.edgec"))

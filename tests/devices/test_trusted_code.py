@@ -6,6 +6,7 @@ import os
 import shlex
 import stat
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,12 +15,15 @@ from edgec_devices.protocol import Connection
 from edgec_devices.pushing import Wheel
 from edgec_devices.signing import new_key, public_path, sign, sign_runtime, sign_wheel, trust
 from edgec_devices.stream import stream_for
+from edgec_devices.transfer import Recipe
 from edgec_runtime import DeviceError, InputError
+from edgec_runtime.device_end.agent import Service
 from edgec_runtime.device_end.bundles import machine_target
 from edgec_runtime.device_end.disk import Disk
 from edgec_runtime.device_end.incoming import App
 
 from tests.devices.attack_files import MAIN, Files
+from tests.devices.test_agent import put_all
 from tests.devices.test_service import UNIT, bundle, stand_in
 
 pytest.importorskip("cryptography")
@@ -57,11 +61,82 @@ def test_nothing_of_ours_can_be_written_by_others(
 
 def test_folders_that_an_older_version_left_open(tmp_path: Path, root: Path, program: Path) -> None:
     assert flash(bundle(tmp_path / "1.edgec", program), ["local:"])[0].ok
-    for name in ("tiny", "tiny/a"):
-        (root / name).chmod(0o777)
+    (root / "trusted").mkdir()
+    made = [root, *root.rglob("*")]
+    for path in made:
+        if not path.is_symlink() and path.name != "lock":
+            path.chmod(0o777)
     with Connection(stream_for("local:")) as c:
         c.request("status")
-    assert not any((root / name).stat().st_mode & 0o022 for name in ("tiny", "tiny/a"))
+    assert [p for p in made if not p.is_symlink() and p.stat().st_mode & 0o022] == []
+
+
+def test_folders_that_are_everybodys_stay_so(tmp_path: Path) -> None:
+    """EDGEC_ROOT=/tmp, or what is no folder at all: nobody asked for its mode to change."""
+    (tmp_path / "tmp").mkdir()
+    (tmp_path / "tmp").chmod(0o1777)
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "pipe").chmod(0o666)
+    for name, mode in (("tmp", 0o1777), ("pipe", 0o666)):
+        Service(str(tmp_path / name))
+        assert stat.S_IMODE((tmp_path / name).stat().st_mode) == mode
+
+
+def test_modules_where_it_is_started_are_not_its_own(
+    tmp_path: Path, root: Path, program: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A home folder may hold a json.py of its user."""
+    home = tmp_path / "home"
+    home.mkdir()
+    for name in ("os", "zlib", "json", "struct", "select", "zipfile", "tempfile", "hashlib", "subprocess", "edgec"):
+        (home / f"{name}.py").write_text(f"import sys; sys.exit('{name}.py of somebody')")
+    monkeypatch.chdir(home)
+    path = bundle(tmp_path / "1.edgec", program)
+    assert flash(path, ["local:"], health="p95<=10s")[0].what.startswith("flashed")
+    for name in ("edgec_runtime", "numpy"):
+        (home / f"{name}.py").write_text(f"import sys; sys.exit('{name}.py of somebody')")
+    done = flash(path, ["local:"], wheels=[])[0]
+    assert "runtime 0.1.0" in done.what, done
+
+
+def test_a_root_that_is_not_absolute(tmp_path: Path, program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("EDGEC_ROOT", "here/deep")
+    path = bundle(tmp_path / "1.edgec", program)
+    assert flash(path, ["local:"], health="p95<=10s")[0].what.startswith("flashed")
+    assert (tmp_path / "here/deep/tiny/current/model.edgec").is_file()
+
+
+def test_what_a_program_leaves_in_the_place_of_its_output(tmp_path: Path, program: Path) -> None:
+    """A pipe would be read for ever, and the application stay locked."""
+
+    def put(make: Callable[[Path], object]) -> Callable[..., subprocess.CompletedProcess[bytes]]:
+        def execute(command: list[str], **_: object) -> subprocess.CompletedProcess[bytes]:
+            make(Path(command[command.index("--output") + 1], "output0.npy"))
+            return subprocess.CompletedProcess(command, 0, b"", b"")
+
+        return execute
+
+    def large(path: Path) -> None:
+        with path.open("wb") as f:
+            f.truncate(1 << 33)
+
+    service = Service(str(tmp_path / "root"))
+    pack = bundle(tmp_path / "1.edgec", program)
+    app = App(str(tmp_path / "root"), "tiny", Disk())
+    put_all(app, Recipe.of(pack))
+    app.install()
+    app.activate()
+    app.close()
+    for make, what in (
+        (os.mkfifo, "plain file"),
+        (large, "more than"),
+        (lambda p: p.symlink_to("/etc/hostname"), "links"),
+    ):
+        service.execute = put(make)
+        with pytest.raises(OSError, match=what):
+            service.do_run({"app": "tiny", "limit": 5, "outputs": 1}, b"")
+    service.close()
 
 
 def test_a_service_starts_nothing_that_was_changed(

@@ -18,6 +18,7 @@ from edgec_runtime.device_end import vitals
 from edgec_runtime.device_end.agent import Service
 from edgec_runtime.device_end.disk import Refused
 from edgec_runtime.device_end.facts import identity
+from edgec_runtime.device_end.trust import Key
 from edgec_runtime.device_end.vitals import Sensors, Watch, read
 
 POLICY = "sys/devices/system/cpu/cpufreq/policy0"
@@ -341,6 +342,9 @@ def service_with(program: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
         def program(self, slot: str) -> list[str]:
             return [f"/{slot}/main"]
+
+        def trusted(self) -> list[Key]:
+            return []
 
     def execute(command: list[str], **options: Any) -> subprocess.CompletedProcess[bytes]:
         commands.append(command)

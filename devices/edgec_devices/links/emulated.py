@@ -14,7 +14,6 @@ import os
 import shutil
 import signal
 import subprocess
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -33,6 +32,7 @@ from edgec_devices.measurement import Identity, Measurement, Plan, SegmentEstima
 from edgec_devices.pipeline import Counts, plugin_option
 from edgec_devices.plugin import block_count_plugin
 from edgec_devices.stream import Stream
+from edgec_devices.temporary import temporary_folder
 
 USAGE = "emulated:<board>"
 TIMEOUT_S = 600.0
@@ -74,20 +74,20 @@ class Emulated(Device):
     def run(self, bundle: Bundle, inputs: Mapping[str, Array], threads: int = 1) -> dict[str, Array]:
         """One inference, really executed as the board's code."""
         bundle.manifest.check_threads(threads, str(bundle.path))
-        with tempfile.TemporaryDirectory(prefix="edgec-") as folder:
-            self._execute(bundle, inputs, Path(folder), options=("--runs", "1", *on_threads(threads)))
-            return _outputs(bundle, Path(folder) / "out")
+        with temporary_folder("device") as folder:
+            self._execute(bundle, inputs, folder, options=("--runs", "1", *on_threads(threads)))
+            return _outputs(bundle, folder / "out")
 
     def segments(self, bundle: Bundle, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """One inference: the outputs of every segment, by name."""
-        with tempfile.TemporaryDirectory(prefix="edgec-") as folder:
-            self._execute(bundle, inputs, Path(folder), options=("--runs", "0", "--json", "--segments"))
+        with temporary_folder("device") as folder:
+            self._execute(bundle, inputs, folder, options=("--runs", "0", "--json", "--segments"))
             files = {
                 f"{s.name}_{i}": bundle.manifest.tensors[n]
                 for s in bundle.manifest.segments
                 for i, n in enumerate(s.outputs)
             }
-            return {info.name: _written(bundle, Path(folder) / "out", file, info) for file, info in files.items()}
+            return {info.name: _written(bundle, folder / "out", file, info) for file, info in files.items()}
 
     def lacks(self, bundle: Bundle) -> str:
         """What must be installed here before it runs the bundle's program; "": nothing."""
@@ -125,11 +125,11 @@ class Emulated(Device):
 
     def counts(self, bundle: Bundle, plugin: Path, threads: int = 1) -> Counts:
         """What one profiled inference executes, by segment and op; with threads, by part too."""
-        with tempfile.TemporaryDirectory(prefix="edgec-") as folder:
-            out = Path(folder) / "counts"
+        with temporary_folder("device") as folder:
+            out = folder / "counts"
             option = plugin_option(plugin, out, self.board.caches)
             options = ("--runs", "0", "--profile", "1", "--json", *on_threads(threads), "--in-turn")
-            self._execute(bundle, None, Path(folder), ("-plugin", option), options)
+            self._execute(bundle, None, folder, ("-plugin", option), options)
             return Counts.read(out)
 
     def _execute(

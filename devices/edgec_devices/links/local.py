@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
+import secrets
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,8 +21,9 @@ from edgec_runtime.inputs import Array
 from edgec_runtime.session import TPU_MODES, machine_target
 
 from edgec_devices.device import Device, Progress
-from edgec_devices.measurement import Identity, Measurement, Plan, measured, program_report
-from edgec_devices.stream import PipeStream, Stream, bootstrap
+from edgec_devices.measurement import Identity, Measurement, Plan, measured, program_report, streamed
+from edgec_devices.stream import Page, PipeStream, Stream, bootstrap
+from edgec_devices.temporary import temporary_folder
 
 USAGE = "local:"
 LIMIT_S = 600.0  # of one launch
@@ -54,14 +55,15 @@ class Local(Device):
         compiled = any(s.edgetpu for s in bundle.manifest.segments)
         session = self._tpu in ("delegate", "interpreter") or (self._tpu == "auto" and compiled)
         program = self._program(bundle)
-        timed = [sys.executable, "-m", "edgec_runtime", str(bundle.path), "--tpu", self._tpu]
+        timed = [sys.executable, "-m", "edgec_runtime", str(bundle.path.resolve()), "--tpu", self._tpu]
 
         def launch(by_session: bool, options: tuple[str, ...]) -> tuple[dict[str, Any], Any]:
             return self._launch([*(timed if by_session else program), "--json", *options])
 
         launches = measured(plan, bundle, self.url, session, launch, say)
         about = Identity(url=self.url, target=machine_target(), **identity())
-        return Measurement(about, "session" if session else "program", launches[0].backends, launches)
+        stream = streamed(plan, bundle, self.url, launch, say)
+        return Measurement(about, "session" if session else "program", launches[0].backends, launches, stream=stream)
 
     def _program(self, bundle: Bundle) -> list[str]:
         if machine_target() not in bundle.manifest.programs:
@@ -77,7 +79,7 @@ class Local(Device):
         """One launch: the program's report, and the vitals of the machine."""
         paths = [str(Path(edgec_runtime.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
-        with tempfile.TemporaryDirectory(prefix="edgec-") as folder, Watch() as watch:
+        with temporary_folder("device") as folder, Watch() as watch:
             try:
                 done = subprocess.run(
                     [*command, "--launched", str(time.monotonic_ns())],
@@ -92,4 +94,12 @@ class Local(Device):
 
 def open_stream(rest: str, ask: bool = False) -> Stream:
     """The device end as a process of this machine; its folder is ~/.edgec or EDGEC_ROOT.  rest, ask: not used."""
-    return PipeStream("local:", [sys.executable, "-S", "-u", "-c", bootstrap()[0]])
+    return LocalStream("local:", [sys.executable, "-S", "-u", "-c", bootstrap()[0]])
+
+
+class LocalStream(PipeStream):
+    """A process of this machine, whose loopback address is ours."""
+
+    def carry_page(self, port: int) -> Page:
+        """It serves the page at that port itself."""
+        return Page(secrets.token_hex(16), port)

@@ -26,7 +26,7 @@ from edgec_runtime.errors import did_you_mean
 
 from edgec_devices.device import Device
 from edgec_devices.remote import Remote
-from edgec_devices.stream import NO_PYTHON, LinkLost, Stream, device_end
+from edgec_devices.stream import HOME, NO_PYTHON, LinkLost, Stream, device_end
 
 USAGE = "serial:///dev/ttyUSB0?baud=115200"
 BAUD = 115200
@@ -264,7 +264,9 @@ class SerialStream(Stream):
         pieces = [packed[i : i + LINE] for i in range(0, len(packed), LINE)]
         sha = hashlib.sha256(packed).hexdigest()
         loader = zlib.compress(LOADER.replace("COUNT", str(len(pieces))).replace("SHA256", sha).encode(), 9)
-        code = f"import base64,zlib;exec(zlib.decompress(base64.b64decode('{base64.b64encode(loader).decode()}')))"
+        code = (
+            f"{HOME}import base64,zlib;exec(zlib.decompress(base64.b64decode('{base64.b64encode(loader).decode()}')))"
+        )
         for _ in range(3):
             self.write(f' {PYTHON} -S -u -c "{code}"\r'.encode())
             said = self._wait(lambda t: "edgec-ready#" in t or bool(_NOT_FOUND.search(t)), self.timeout) or ""

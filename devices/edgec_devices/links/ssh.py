@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import sys
 from urllib.parse import urlsplit
 
 from edgec_runtime import DeviceError, InputError
+from edgec_runtime.device_end.showing import page_socket
 
 from edgec_devices import there
 from edgec_devices.device import Device
 from edgec_devices.remote import Remote
-from edgec_devices.stream import PipeStream, Stream, bootstrap
+from edgec_devices.stream import Page, PipeStream, Stream, bootstrap
 
 USAGE = "ssh://pi@host"
 
@@ -29,6 +31,7 @@ SAYS = (
     ("Permission denied", "{host} refuses the login", True, "give it your key: ssh-copy-id {login}"),
     ("Too many authentication failures", "{host} refuses the login", True, "name one key in ~/.ssh/config"),
     ("Bad configuration option", "~/.ssh/config has an error", True, "ssh -G {login}"),
+    ("cannot listen to port", "port {port} of this machine is taken", True, "give another --port"),
     ("Connection refused", "{host} refuses the connection", False, "start its server: sudo systemctl enable --now ssh"),
     ("No route to host", "{host} cannot be reached", False, "check its power and network: ping {host}"),
     ("timed out", "{host} does not answer", False, "check its power and network: ping {host}"),
@@ -76,12 +79,21 @@ class SshStream(PipeStream):
         self._host, self._user, self._port = host, user, port
         self._batch = not (ask and sys.stdin.isatty())
         self._stage = STAGES[0][1]
+        self._forward: list[str] = []
         at = f"{user}@{host}" if user else host
         self._words = {
             "host": host,
+            "port": "",
             "login": f"-p {port} {at}" if port else at,
             "known": f"'[{host}]:{port}'" if port else host,
         }
+
+    def carry_page(self, port: int) -> Page:
+        """By ssh's own forwarding: from a port here to a socket in a folder there that only this user may enter."""
+        name = secrets.token_hex(16)
+        self._forward = ["-L", f"127.0.0.1:{port}:{page_socket(name)}", "-o", "ExitOnForwardFailure=yes"]
+        self._words["port"] = str(port)
+        return Page(name, "socket")
 
     def command(self) -> list[str]:
         """ssh gives up by itself, too: when no connection comes about, and when the other end says nothing any more."""
@@ -91,7 +103,7 @@ class SshStream(PipeStream):
         port, user = ["-p", str(self._port)] if self._port else [], ["-l", self._user] if self._user else []
         given = [word for o in options for word in ("-o", o)]
         start = f'exec python3 -S -u -c "{bootstrap()[0]}"'
-        return ["ssh", *config_options(self._host), "-v", "-T", *given, *port, *user, self._host, start]
+        return ["ssh", *config_options(self._host), "-v", "-T", *self._forward, *given, *port, *user, self._host, start]
 
     @property
     def silence_hint(self) -> str:  # type: ignore[override]

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import py_compile
 import sys
-import tempfile
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
+
+from edgec_devices.temporary import temporary_folder
 
 from .tree import Tree
 
@@ -17,8 +18,8 @@ def compile_python(tree: Tree) -> None:
     """Of the guest's Python, where it is of the release that runs this program: byte code of another is not read."""
     library = f"usr/lib/python3.{sys.version_info.minor}"
     names = [n for n in tree.owners if n.startswith(f"{library}/") and n.endswith(".py")]
-    with tempfile.TemporaryDirectory() as folder:
-        made = Path(folder) / "made.pyc"
+    with temporary_folder("bytecode") as folder:
+        made = folder / "made.pyc"
         for name in names:
             try:
                 py_compile.compile(str(tree.folder / name), str(made), f"/{name}", doraise=True)

@@ -29,17 +29,22 @@ PACKAGES = (
     "python3",
     "busybox-static",  # for the initial RAM disk
 )
+CAMERA_KERNEL = "linux-image-arm64"  # Debian's full one, which has drivers of cameras
+CAMERA_PACKAGES = ("python3-numpy", "python3-pil")  # as a person installs them on a Pi for its webcam
 _HINT = "this needs Debian's arm64 packages; try: apt-get update, and see that /etc/apt names a Debian mirror"
 
 
-def fetch(folder: Path) -> tuple[Path, list[Path]]:
-    """The kernel's package and those of the root file system, downloaded into `folder`.  Raises ToolError."""
+def fetch(folder: Path, cameras: bool = False) -> tuple[Path, list[Path]]:
+    """The kernel's package and those of the root file system, downloaded into `folder`.  Raises ToolError.
+
+    cameras: a kernel that has drivers of them, and what a webcam needs.
+    """
     require("apt-get", "apt-cache", "dpkg-deb")
-    options = _private(folder)
+    options, packages = _private(folder), (*PACKAGES, *(CAMERA_PACKAGES if cameras else ()))
     run("apt-get", *options, "update", hint=_HINT)
-    run("apt-get", *options, "install", "-y", "--download-only", "--no-install-recommends", *PACKAGES, hint=_HINT)
-    packages = sorted((folder / "cache" / "archives").glob("*.deb"))
-    return _kernel(folder, options), packages
+    run("apt-get", *options, "install", "-y", "--download-only", "--no-install-recommends", *packages, hint=_HINT)
+    archives = sorted((folder / "cache" / "archives").glob("*.deb"))
+    return _kernel(folder, options, CAMERA_KERNEL if cameras else KERNEL), archives
 
 
 def _private(folder: Path) -> list[str]:
@@ -62,11 +67,11 @@ def _private(folder: Path) -> list[str]:
     return [word for name, value in settings.items() for word in ("-o", f"{name}={value}")]
 
 
-def _kernel(folder: Path, options: Sequence[str]) -> Path:
-    said = run("apt-cache", *options, "depends", "--important", KERNEL, hint=_HINT)
+def _kernel(folder: Path, options: Sequence[str], kernel: str) -> Path:
+    said = run("apt-cache", *options, "depends", "--important", kernel, hint=_HINT)
     names = [line.split()[1] for line in said.stdout.splitlines() if line.strip().startswith("Depends: linux-image-")]
     if not names:
-        raise ToolError(f"apt knows no kernel for {KERNEL}", hint=_HINT)
+        raise ToolError(f"apt knows no kernel for {kernel}", hint=_HINT)
     archives = folder / "kernel"
     archives.mkdir()
     run("apt-get", *options, "download", names[0], cwd=archives, hint=_HINT)

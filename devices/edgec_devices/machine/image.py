@@ -12,10 +12,10 @@ from pathlib import Path
 from edgec_runtime.cache import cache_dir
 
 from . import debian, disk
-from .initramfs import initramfs, kernel_files
+from .initramfs import CAMERA_MODULES, MODULES, initramfs, read_kernel
 from .processes import alone
 from .programs import require
-from .rootfs import root_tree
+from .rootfs import add_modules, root_tree
 
 DISK_BYTES = 1 << 30
 
@@ -29,32 +29,35 @@ class Image:
     disk: Path
 
 
-def image(progress: Callable[[str], None] = lambda _: None) -> Image:
-    """Made if need be: some 75 MB of Debian packages are downloaded then.  Raises ToolError."""
-    folder = cache_dir("machine-images", _recipe())
+def image(progress: Callable[[str], None] = lambda _: None, cameras: bool = False) -> Image:
+    """Made if need be: some 75 MB of Debian packages are downloaded then, 170 MB for one with cameras.  Raises
+    ToolError."""
+    folder = cache_dir("machine-images", _recipe() + ("-cameras" if cameras else ""))
     found = Image(folder / "vmlinuz", folder / "initrd.gz", folder / "root.ext4")
     if not found.disk.exists():
         with alone(folder):
             if not found.disk.exists():
-                _make(folder, found, progress)
+                _make(folder, found, progress, cameras)
     return found
 
 
-def _make(folder: Path, made: Image, progress: Callable[[str], None]) -> None:
+def _make(folder: Path, made: Image, progress: Callable[[str], None], cameras: bool) -> None:
     require("apt-get", "apt-cache", "dpkg-deb", "mke2fs", "debugfs")
     work = folder / "work"
     shutil.rmtree(work, ignore_errors=True)
     try:
         progress("downloading Debian packages")
-        kernel_package, packages = debian.fetch(work / "apt")
+        kernel_package, packages = debian.fetch(work / "apt", cameras)
         progress("making the disk")
-        kernel, modules = kernel_files(kernel_package)
+        kernel = read_kernel(kernel_package)
         tree = root_tree(work / "root", packages)
+        if cameras:
+            add_modules(tree, kernel, CAMERA_MODULES)
         aside = work / "root.ext4"
         disk.make(aside, tree, DISK_BYTES)
-        made.kernel.write_bytes(kernel)
+        made.kernel.write_bytes(kernel.image)
         busybox = (tree.folder / "usr/bin/busybox").read_bytes()
-        made.initrd.write_bytes(initramfs(busybox, modules))
+        made.initrd.write_bytes(initramfs(busybox, kernel.ordered(MODULES)))
         os.replace(aside, made.disk)  # last: its presence says that all is there
     finally:
         shutil.rmtree(work, ignore_errors=True)

@@ -5,14 +5,20 @@ from __future__ import annotations
 import gzip
 import lzma
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from edgec_runtime import ToolError
 
 from .tree import package_files
 
-MODULES = ("virtio_pci", "virtio_blk", "virtio_net", "virtio_rng")
+MODULES = ("virtio_pci", "virtio_blk", "virtio_net", "virtio_rng", "crc32c_generic", "ext4")
+"""What is in some kernels and a module of others."""
+NEEDED = ("virtio_net", "virtio_rng")
+CAMERA_MODULES = ("vivid", "uvcvideo", "vhci_hcd")
+"""A program is a USB camera by USB/IP.  Not a gadget on dummy_hcd: usb_f_uvc is isochronous, which dummy_hcd is not,
+and gadgetfs ends a SET_CUR before its program has read it, which stalls the GET_CUR that follows."""
 GUEST = Path(__file__).parent / "guest"
 _FOLDERS = ("bin", "dev", "proc", "sys", "disk", "modules")
 
@@ -40,35 +46,47 @@ def cpio(entries: Mapping[str, tuple[int, bytes]]) -> bytes:
     return bytes(out)
 
 
-def kernel_files(package: Path) -> tuple[bytes, dict[str, bytes]]:
-    """The kernel of a Debian kernel package, and its MODULES after those they depend on.  Raises ToolError."""
-    kernel, found = b"", {}
+@dataclass(frozen=True)
+class Kernel:
+    """Of a Debian kernel package.  modules: all it has, by name, as files.  version: of the folder that they are in."""
+
+    image: bytes
+    version: str
+    modules: Mapping[str, bytes]
+
+    def ordered(self, names: Iterable[str]) -> dict[str, bytes]:
+        """Those and what they depend on, each after its own; by file name.  What is built in is not among them."""
+        order: dict[str, bytes] = {}
+
+        def add(name: str) -> None:
+            if name in self.modules and f"{name}.ko" not in order:
+                for other in self.depends(name):
+                    add(other)
+                order[f"{name}.ko"] = self.modules[name]
+
+        for name in names:
+            add(name)
+        return order
+
+    def depends(self, name: str) -> list[str]:
+        """What a module says that it depends on."""
+        found = re.search(rb"\0depends=([^\0]*)\0", self.modules[name])
+        return [w.replace("-", "_") for w in found[1].decode().split(",") if w] if found else []
+
+
+def read_kernel(package: Path) -> Kernel:
+    """Raises ToolError for a package that is none for QEMU's machine."""
+    kernel, version, found = b"", "", {}
     with package_files(package) as members:
         for member, read in members:
             name = PurePosixPath(member.name)
             if member.isfile() and name.name.startswith("vmlinuz-"):
-                kernel = read()
+                kernel, version = read(), name.name.removeprefix("vmlinuz-")
             elif member.isfile() and re.search(r"/kernel/.*\.ko(\.xz)?$", member.name):
                 data = read()
                 found[name.name.split(".")[0].replace("-", "_")] = (
                     lzma.decompress(data) if name.suffix == ".xz" else data
                 )
-    if not kernel or any(m not in found for m in MODULES[2:]):
+    if not kernel or any(m not in found for m in NEEDED):
         raise ToolError(f"{package.name} has no kernel for QEMU's machine", hint="report it")
-    return kernel, ordered(found)
-
-
-def ordered(found: Mapping[str, bytes]) -> dict[str, bytes]:
-    """MODULES and what they depend on, each after its own; by file name.  What is built in is not among `found`."""
-    order: dict[str, bytes] = {}
-
-    def add(name: str) -> None:
-        if name in found and f"{name}.ko" not in order:
-            depends = re.search(rb"\0depends=([^\0]*)\0", found[name])
-            for other in depends[1].decode().split(",") if depends else ():
-                add(other.replace("-", "_"))
-            order[f"{name}.ko"] = found[name]
-
-    for name in MODULES:
-        add(name)
-    return order
+    return Kernel(kernel, version, found)

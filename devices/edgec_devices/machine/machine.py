@@ -43,12 +43,14 @@ class Settings:
     """What a machine is.  baud: the speed of its serial line, None for as fast as it goes.  memory: MiB.
 
     icount: the guest's clock advances a nanosecond an instruction, so latencies measured in the guest repeat.
+    cameras: Debian's full kernel with drivers of cameras that are none, and what a webcam needs.
     """
 
     board: str = "pi4"
     baud: int | None = None
     icount: bool = False
     memory: int = 512
+    cameras: bool = False
 
 
 @dataclass(frozen=True)
@@ -139,7 +141,7 @@ class Machine:
         with alone(self.folder):
             if self.running:
                 raise InputError(f"{self.alias} is on", at=str(self.folder), hint="stop it first")
-            made = image(progress)
+            made = image(progress, self.settings.cameras)
             if fresh or not (self.folder / _DISK).exists():
                 self._make_disk(made.disk)
             before = self.state
@@ -295,12 +297,17 @@ def start(settings: Settings, name: str | None = None, fresh: bool = False, prog
 
 @contextmanager
 def boot(
-    board: str = "pi4", baud: int | None = None, icount: bool = False, folder: Path | None = None, fresh: bool = False
+    board: str = "pi4",
+    baud: int | None = None,
+    icount: bool = False,
+    folder: Path | None = None,
+    fresh: bool = False,
+    cameras: bool = False,
 ) -> Iterator[Machine]:
     """A machine that is on in a `with` block.  folder: where its disk stays (default: by board, in edgec's cache)."""
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
-    machine = Machine(folder or cache_dir("machines", board), Settings(board, baud, icount))
+    machine = Machine(folder or cache_dir("machines", board), Settings(board, baud, icount, cameras=cameras))
     machine.start(fresh)
     try:
         yield machine

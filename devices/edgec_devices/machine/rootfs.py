@@ -11,7 +11,7 @@ from pathlib import Path
 
 from . import accounts
 from .bytecode import compile_python
-from .initramfs import GUEST
+from .initramfs import GUEST, Kernel
 from .programs import run
 from .tree import MERGED, Tree
 
@@ -73,6 +73,16 @@ def root_tree(folder: Path, packages: Iterable[Path]) -> Tree:
     return tree
 
 
+def add_modules(tree: Tree, kernel: Kernel, names: Iterable[str]) -> None:
+    """Modules of the kernel, and what they depend on, for `busybox modprobe`; nothing loads them by itself."""
+    folder, rows = f"usr/lib/modules/{kernel.version}", []
+    for file, data in kernel.ordered(names).items():
+        tree.write(f"{folder}/extra/{file}", data)
+        below = [f"extra/{f}" for f in reversed(kernel.ordered([file.removesuffix(".ko")])) if f != file]
+        rows.append(f"extra/{file}: {' '.join(below)}\n")
+    tree.write(f"{folder}/modules.dep", "".join(rows).encode())
+
+
 def _installed(tree: Tree, package: Path, names: list[str]) -> str:
     """The package's paragraph of dpkg's database, whose list of files is written."""
     control = run("dpkg-deb", "--field", package, hint="try again").stdout
@@ -101,3 +111,7 @@ def _configure(tree: Tree) -> None:
     tree.write("etc/machine-id", b"")
     for name, target in _LINKS.items():
         tree.link(name, target)
+    for name in ("blas", "lapack"):  # of update-alternatives, for numpy
+        library = f"usr/lib/aarch64-linux-gnu/lib{name}.so.3"
+        if (tree.folder / library).parent.joinpath(name).is_dir():
+            tree.link(library, f"{name}/lib{name}.so.3")

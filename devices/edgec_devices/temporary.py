@@ -1,0 +1,47 @@
+"""Folders that last as long as a task: nothing of ours stays in the system's folder for temporary files."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_made: set[Path] = set()
+
+
+@contextmanager
+def temporary_folder(purpose: str) -> Iterator[Path]:
+    """edgec-<purpose>-…, nobody else's, removed at the end.
+
+    Its name is kept before it is there: tempfile.TemporaryDirectory leaves the folder behind when a signal's exception
+    comes just after it made it.
+    """
+    path = Path(tempfile.gettempdir()) / f"edgec-{purpose}-{secrets.token_hex(6)}"
+    _made.add(path)
+    try:
+        path.mkdir(0o700)
+        yield path
+    finally:
+        _remove(path)
+
+
+def _remove(path: Path) -> None:
+    """Not in a fork, whose parent has it.  What a thread still writes to is removed at the end of the process."""
+    if path in _made:
+        shutil.rmtree(path, ignore_errors=True)
+    if not path.exists():
+        _made.discard(path)
+
+
+@atexit.register
+def _remove_all() -> None:
+    for path in list(_made):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+os.register_at_fork(after_in_child=_made.clear)
