@@ -12,6 +12,7 @@ from edgec_partitioner.cpu_cost import CpuCost
 from edgec_partitioner.cuts import Cuts, Demoted, choose
 from edgec_partitioner.legalize import Applied, legalize
 from edgec_partitioner.regions import Costs, Region, staged, stages
+from edgec_partitioner.rounding import as_tflite
 from edgec_partitioner.segments import Segment, segment, split
 from edgec_partitioner.verdicts import Place, Verdict, verdicts
 
@@ -68,6 +69,7 @@ def partition(graph: Graph, link: str | None, cpu: CpuCost | None = None, wishes
         everything = split(graph, dict.fromkeys(graph.ops, "cpu"))
         region = Region("cpu", tuple(graph.ops), tuple(graph.inputs), tuple(graph.outputs))
         return Partition(graph, None, {}, (region,), tuple(everything))
+    graph = as_tflite(graph)
     costs = Costs(LINKS[link], cpu or CpuCost())
     skip: dict[tuple[str, str], Refusal] = {}
     while True:
@@ -88,7 +90,7 @@ def _place(graph: Graph, costs: Costs, wishes: Wishes, applied: tuple[Applied, .
     demoted = cuts.demoted if cuts else ()
     judged |= {op: Verdict((_not_worth(group),)) for group in demoted for op in group.ops}
     parts = staged(graph, cuts.stages if cuts else stages(graph, allowed))
-    parts = parts or [Region("cpu", (), tuple(graph.inputs), tuple(graph.outputs))]
+    parts = parts or [Region("cpu", (), tuple(graph.inputs), ())]
     times = iter(costs.tpu_times(parts))
     segments = [
         segment(f"seg{i}", part, next(times) if part.place == "edgetpu" else None) for i, part in enumerate(parts)

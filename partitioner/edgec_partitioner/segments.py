@@ -30,7 +30,7 @@ def split(graph: Graph, places: Places) -> list[Segment]:
 
     Every output must be computed, or an input.
     """
-    parts = regions(graph, places) or [Region("cpu", (), tuple(graph.inputs), tuple(graph.outputs))]
+    parts = regions(graph, places) or [Region("cpu", (), tuple(graph.inputs), ())]
     return [segment(f"seg{i}", part) for i, part in enumerate(parts)]
 
 

@@ -103,33 +103,19 @@ def lower_bound(p: Problem, overheads: bool = False) -> float:
     rows = _Rows()
     inside = {n: [[(rows.column(whole=True), 1.0)]] for n in p.nodes if n.tpu_ms is not None}
     crossings = _costs(rows, p, inside)
-    earlier: dict[Node, set[Node]] = {n: set() for n in p.nodes}
-    for n in p.nodes:
-        for r in p.later[n]:
-            earlier[r].add(n)
     for n in p.nodes:
         if n.tpu_ms is None:
-            _sides(rows, p, n, earlier, inside, crossings)
+            _sides(rows, p, n, inside, crossings)
     if overheads and inside:
         _calls(rows, p, {n: terms[0] for n, terms in inside.items()})
     return _solve(rows, None, 2000)[1]
 
 
-def _sides(
-    rows: _Rows,
-    p: Problem,
-    cpu: Node,
-    earlier: Mapping[Node, set[Node]],
-    inside: _Inside,
-    crossings: Sequence[_Crossing],
-) -> None:
-    """Nodes on a path around `cpu` are before or after it; a value between the two sides leaves its segment.
-
-    earlier: the nodes that a node depends on.
-    """
-    after, before = p.later[cpu], earlier[cpu]
-    around = (n for n in p.nodes if n is not cpu and n not in before and n not in after)
-    free = [n for n in around if not earlier[n].isdisjoint(before) and not p.later[n].isdisjoint(after)]
+def _sides(rows: _Rows, p: Problem, cpu: Node, inside: _Inside, crossings: Sequence[_Crossing]) -> None:
+    """Nodes on a path around `cpu` are before or after it; a value between the two sides leaves its segment."""
+    after, before = p.later[cpu], p.earlier[cpu]
+    around = p.beside(cpu)
+    free = [n for n in around if not p.earlier[n].isdisjoint(before) and not p.later[n].isdisjoint(after)]
     if not free:
         return
     side = {n: [(rows.column(whole=True), 1.0)] for n in free}  # 1 if after

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from edgec.ir import Graph, Op, Value
@@ -21,6 +21,27 @@ class Node:
     cpu_ms: float
     tpu_ms: float | None
     parameters: int
+
+
+@dataclass(frozen=True)
+class NodeSet:
+    """Nodes of a problem as the bits of one number, so that there can be a set for every node of a large graph.
+
+    at: the bit of each node of the problem, in their order.
+    """
+
+    bits: int
+    at: Mapping[Node, int]
+
+    def __contains__(self, n: Node) -> bool:
+        return bool(self.bits >> self.at[n] & 1)
+
+    def __len__(self) -> int:
+        return self.bits.bit_count()
+
+    def isdisjoint(self, other: NodeSet) -> bool:
+        """Whether no node is in both."""
+        return not self.bits & other.bits
 
 
 @dataclass(frozen=True)
@@ -46,11 +67,22 @@ class Problem:
 
     nodes: tuple[Node, ...]
     edges: tuple[Edge, ...]
-    later: Mapping[Node, frozenset[Node]]
+    later: Mapping[Node, NodeSet]
     """The nodes that depend on a node."""
+    earlier: Mapping[Node, NodeSet]
+    """Those that a node depends on."""
     segment_ms: float
     streamed_ms: float
     """For each byte of parameters beyond the cache, over what reading it on the chip costs."""
+
+    def beside(self, n: Node) -> Iterator[Node]:
+        """The nodes that neither depend on a node nor it on them, in order."""
+        bit = self.later[n].at[n]
+        others = ~(self.later[n].bits | self.earlier[n].bits | 1 << bit) & ((1 << len(self.nodes)) - 1)
+        while others:
+            lowest = others & -others
+            yield self.nodes[lowest.bit_length() - 1]
+            others ^= lowest
 
 
 def problem(graph: Graph, allowed: Places, costs: Costs) -> Problem:
@@ -60,7 +92,7 @@ def problem(graph: Graph, allowed: Places, costs: Costs) -> Problem:
     producer, users, wanted = graph.producers(), graph.users(), set(graph.outputs)
     edges, order = list[Edge](), _ordered(graph, nodes)
     readers_of = _readers(order, producer, nodes)
-    later, apart = _reach(order, readers_of)
+    later, earlier, apart = _reach(order, readers_of)
     for v in graph.values():
         if v.const is not None:
             continue
@@ -75,7 +107,7 @@ def problem(graph: Graph, allowed: Places, costs: Costs) -> Problem:
             edges.append(Edge(source, readers, _groups(able, apart), near, leaves, work.input, work.output))
     segment = TpuWork(0, 0, round(CODE["segment"]), 0, CYCLES["segment"] / 1e6).ms(costs.link)
     streamed = (costs.link.per_mb_sent - PER_MB_PARAMETERS) / 1e6
-    return Problem(order, tuple(edges), later, segment, streamed)
+    return Problem(order, tuple(edges), later, earlier, segment, streamed)
 
 
 def _node(op: Op, may: bool, costs: Costs) -> Node:
@@ -92,19 +124,28 @@ def _merge(graph: Graph, nodes: dict[Op, Node]) -> None:
     CPU operation costs the same in any stage, and so do the values around it.
     """
     producer, users = graph.producers(), graph.users()
-    for forward in (True, False):
-        for op in graph.ops if forward else reversed(graph.ops):
-            own = nodes[op]
-            if own.tpu_ms is not None:
-                continue
-            if forward:
-                others = {nodes[producer[v]] for o in own.ops for v in o.inputs if v in producer} - {own}
-            else:
-                others = {nodes[u] for o in own.ops for v in o.outputs for u in users.get(v, [])} - {own}
-            if len(others) == 1 and (other := others.pop()).tpu_ms is None:
-                other.ops += own.ops
-                other.cpu_ms += own.cpu_ms
-                nodes |= dict.fromkeys(own.ops, other)
+    for op in graph.ops:  # each is alone yet when its turn comes
+        own = nodes[op]
+        others = {nodes[producer[v]] for v in op.inputs if v in producer}
+        if own.tpu_ms is None and len(others) == 1 and (other := others.pop()).tpu_ms is None:
+            _join(nodes, own, other)
+    readers = {
+        n: {u for op in n.ops for v in op.outputs for u in users.get(v, []) if nodes[u] is not n}
+        for n in dict.fromkeys(nodes.values())
+    }
+    for op in reversed(graph.ops):
+        own = nodes[op]
+        others = {nodes[u] for u in readers[own]}
+        if own.tpu_ms is None and len(others) == 1 and (other := others.pop()).tpu_ms is None:
+            _join(nodes, own, other)
+            readers[other] = {u for u in readers[own] | readers[other] if nodes[u] is not other}
+
+
+def _join(nodes: dict[Op, Node], own: Node, other: Node) -> None:
+    """Let what a node computes be a part of another."""
+    other.ops += own.ops
+    other.cpu_ms += own.cpu_ms
+    nodes |= dict.fromkeys(own.ops, other)
 
 
 def _readers(order: Sequence[Node], producer: Mapping[Value, Op], nodes: Mapping[Op, Node]) -> dict[Node, list[Node]]:
@@ -117,19 +158,27 @@ def _readers(order: Sequence[Node], producer: Mapping[Value, Op], nodes: Mapping
     return {n: list(found) for n, found in readers.items()}
 
 
-_Sets = dict[Node, frozenset[Node]]
+_Sets = dict[Node, NodeSet]
 
 
-def _reach(order: Sequence[Node], readers: Mapping[Node, list[Node]]) -> tuple[_Sets, _Sets]:
-    """For each node those that depend on it; and of these, those that a node of the CPU lies between on some path.
+def _reach(order: Sequence[Node], readers: Mapping[Node, list[Node]]) -> tuple[_Sets, _Sets, _Sets]:
+    """For each node those that depend on it; those that it depends on; and of the first, those that a node of the CPU
+    lies between on some path.
 
-    The latter never share a segment with it.
+    The last never share a segment with it.
     """
-    later, apart = _Sets(), _Sets()
-    for n in _postorder(order, readers):
-        later[n] = frozenset().union(*({r} | later[r] for r in readers[n]))
-        apart[n] = frozenset().union(*(later[r] if r.tpu_ms is None else apart[r] for r in readers[n]))
-    return later, apart
+    at = {n: i for i, n in enumerate(order)}
+    later, earlier, apart = (dict.fromkeys(order, 0) for _ in range(3))
+    found = _postorder(order, readers)
+    for n in found:
+        for r in readers[n]:
+            later[n] |= later[r] | 1 << at[r]
+            apart[n] |= later[r] if r.tpu_ms is None else apart[r]
+    for n in reversed(found):
+        for r in readers[n]:
+            earlier[r] |= earlier[n] | 1 << at[n]
+    sets = ({n: NodeSet(bits, at) for n, bits in each.items()} for each in (later, earlier, apart))
+    return next(sets), next(sets), next(sets)
 
 
 def _groups(readers: Sequence[Node], apart: _Sets) -> tuple[tuple[Node, ...], ...]:

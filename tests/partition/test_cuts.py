@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import tracemalloc
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -161,6 +162,22 @@ def test_parameters_beyond_the_cache_are_weighed() -> None:
     fast = choose(build.graph, allowed, Costs(LINKS["usb2"], CpuCost(0.4)))
     assert list(slow.places.values()) == ["edgetpu", "edgetpu"]
     assert sorted(fast.places.values()) == ["cpu", "edgetpu"]
+
+
+def test_what_depends_on_what_takes_little_memory() -> None:
+    """A set of Python's for each node of a long network would take gigabytes: 67 MB for these."""
+    build = Builder("long")
+    x = build.input("x", TensorType((1, 4, 4, 8), "int8", Q))
+    for _ in range(1500):
+        x = build.add(Add(), [x, x], quant=Q)
+    build.graph.outputs = [x]
+    tracemalloc.start()
+    p = problem(build.graph, dict.fromkeys(build.graph.ops, "edgetpu"), Costs(LINKS["usb3"], CpuCost()))
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    first, last = p.nodes[0], p.nodes[-1]
+    assert (len(p.later[first]), len(p.earlier[first]), len(p.later[last]), len(p.earlier[last])) == (1499, 0, 0, 1499)
+    assert most < 20e6
 
 
 def test_connected_parts() -> None:

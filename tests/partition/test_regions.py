@@ -160,4 +160,5 @@ def test_a_graph_without_ops_is_one_segment() -> None:
     build.graph.outputs = [build.input("x", TensorType((2,)))]
     for link in (None, "usb3"):
         (only,) = partition(build.graph, link).segments
-        assert [v.name for v in only.graph.outputs] == ["x"]
+        assert [v.name for v in only.graph.inputs] == ["x"]
+        assert not only.graph.outputs  # the model's output is its input, which nothing writes a second time

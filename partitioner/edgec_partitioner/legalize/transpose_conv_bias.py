@@ -74,7 +74,7 @@ def _axis(spec: TransposeConv2D, op: Op, i: int) -> _Axis:
     spread = size * stride
     same = same_pads((spread, 1), (kernel, 1), (1, 1), (1, 1))[:2]
     found: list[_Axis] = []
-    for at in range(stride):  # pixel j lies at stride * j + at
+    for at in range(max(1, min(stride, kernel - pad))):  # pixel j lies at stride * j + at; no pad is negative
         before = kernel - 1 - pad - at
         pads = (before, out - spread - before + kernel - 1)
         found.append(_Axis(at + (taps - stride) // 2, taps, pads, pads == same))

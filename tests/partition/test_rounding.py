@@ -1,0 +1,36 @@
+"""Ops of files that ONNX quantized round as onnxruntime on the CPU, and as TFLite where the Edge TPU runs them."""
+
+from __future__ import annotations
+
+import numpy as np
+from edgec_partitioner.partition import Wishes, partition
+
+from edgec.ir import Builder, Graph, Quant, TensorType
+from edgec.ops.binary import Add
+from edgec.ops.conv import Conv2D
+
+
+def _network() -> Graph:
+    """Convolutions, and a sum of two of them."""
+    rng, build = np.random.default_rng(3), Builder("even")
+    scale = Quant.per_tensor(0.02, -3)
+    x = build.input("x", TensorType((1, 56, 56, 64), "int8", scale))
+    ends = []
+    for i in range(2):
+        w = build.const(rng.integers(-99, 99, (64, 3, 3, 64)).astype(np.int8), f"w{i}", Quant.per_tensor(0.003))
+        ends.append(build.add(Conv2D(pads=(1, 1, 1, 1), even=True), [x, w], f"y{i}", scale))
+    build.graph.outputs = [build.add(Add(even=True, uint8=True), ends, "y", scale)]
+    return build.graph
+
+
+def test_what_the_edge_tpu_runs_rounds_as_tflite() -> None:
+    graph = _network()
+    parts = partition(graph, "usb3", wishes=Wishes(everything=True))
+    kinds = {(s.place, op.kind, getattr(op.spec, "even", False)) for s in parts.segments for op in s.graph.ops}
+    assert kinds == {("edgetpu", "conv2d", False), ("edgetpu", "add", False)}
+    assert all(getattr(op.spec, "even", False) for op in graph.ops)  # the graph that was given stays as it is
+
+
+def test_on_the_cpu_it_rounds_as_onnxruntime() -> None:
+    (segment,) = partition(_network(), None).segments
+    assert all(getattr(op.spec, "even", False) for op in segment.graph.ops)
