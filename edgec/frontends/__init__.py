@@ -16,6 +16,8 @@ from edgec.ir.verify import VerifyError
 SUFFIXES = (".onnx", ".tflite", pt2.SUFFIX)
 """Of the files that are read."""
 
+MAX_MODEL_BYTES = 2 << 30
+"""Of a file; neither ONNX nor TFLite can have more."""
 MAX_TENSOR_BYTES = 1 << 30
 """No board that edgec compiles for could hold more in one tensor."""
 
@@ -36,6 +38,9 @@ def read_model(
     """
     if not path.is_file():
         raise InputError(f"no such model file: {path}", hint="check the path")
+    if path.stat().st_size > MAX_MODEL_BYTES:
+        what = f"{path.name} has {path.stat().st_size} bytes, more than {MAX_MODEL_BYTES}"
+        raise InputError(what, str(path), "export the model to a file without its training state")
     suffix = path.suffix.lower()
     if suffix in (".onnx", pt2.SUFFIX):
         graph = read_onnx(path, input_shapes or {}, fixed or {})
@@ -51,7 +56,7 @@ def read_model(
     keep_state(graph, state or {})
     for v in (*graph.inputs, *graph.outputs):
         if not v.type.size:
-            hint = "leave it out, or give it elements: a bundle's inputs and outputs have some"
+            hint = "leave it out, or give it elements (--input-shape): a bundle's inputs and outputs have some"
             raise InputError(f"{v.name} has the shape {list(v.type.shape)}, without an element", str(path), hint)
     return checked(graph, path)
 

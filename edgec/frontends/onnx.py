@@ -205,6 +205,8 @@ class _Reader:
         name, at = info.name, f"output {info.name}, {self.path}"
         value = self._value(name, at)
         self.build.source = name
+        if info.type.WhichOneof("value") not in (None, "tensor_type"):  # of one that is known, too
+            raise UnsupportedError(f"output {name} is no tensor", at, "export a model whose outputs are tensors")
         if not _is_read(info.type.tensor_type.elem_type):
             what = f"output {name} has elements of type {type_name(info.type.tensor_type.elem_type)}"
             raise UnsupportedError(what, at, "export the model as float32")

@@ -139,12 +139,16 @@ def check_names(given: Mapping[str, tuple[int, ...]], names: Sequence[str], path
 
 
 def static_shape(name: str, dims: list[Any] | None, given: tuple[int, ...] | None, at: str) -> tuple[int, ...]:
-    """The declared shape, its dynamic dimensions taken from `given`; a dynamic leading one is 1 unless given."""
+    """The declared shape, its dynamic dimensions taken from `given`; a dynamic leading one is 1 unless given.
+
+    A declared 0 is 0 (no elements), as onnxruntime has it; `given` may say otherwise, since some exporters write so
+    what is dynamic.
+    """
     if dims is None:
         if given is None:
             raise _not_static(name, "unknown", (1, 3, 224, 224), at)
         return given
-    shape = [int(d.dim_value) if d.dim_value > 0 else None for d in dims]
+    shape = [_size(d) for d in dims]
     text = "[" + ", ".join(_dims_text(dims)) + "]"
     if given is None:
         if len(shape) > 1 and shape[0] is None:
@@ -152,10 +156,7 @@ def static_shape(name: str, dims: list[Any] | None, given: tuple[int, ...] | Non
         if None in shape:
             raise _not_static(name, text, tuple(224 if d is None else d for d in shape), at)
         return tuple(d for d in shape if d is not None)
-    none = [d.HasField("dim_value") and d.dim_value == 0 for d in dims]  # some exporters write so what is dynamic
-    fits = len(given) == len(shape) and all(
-        d in (None, g) and (g > 0 or (g == 0 and empty)) for d, g, empty in zip(shape, given, none, strict=True)
-    )
+    fits = len(given) == len(shape) and all(d == g or (not d and g > 0) for d, g in zip(shape, given, strict=True))
     if not fits:
         what = f"input {name} has the shape {text} in the file, which {list(given)} does not fit"
         raise InputError(what, at, "give a shape of that rank that keeps its static dimensions")
@@ -167,6 +168,12 @@ def _not_static(name: str, text: str, example: tuple[int, ...], at: str) -> Inpu
     return InputError(f"input {name} has the dynamic shape {text}", at, hint)
 
 
+def _size(d: Any) -> int | None:
+    """Of a dimension, None where it is dynamic."""
+    return int(d.dim_value) if d.HasField("dim_value") and d.dim_value >= 0 else None
+
+
 def _dims_text(dims: Sequence[Any]) -> Iterator[str]:
     for d in dims:
-        yield str(d.dim_value) if d.dim_value > 0 else d.dim_param or "?"
+        size = _size(d)
+        yield d.dim_param or "?" if size is None else str(size)

@@ -11,8 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from onnx import GraphProto, NodeProto, TensorProto, helper, numpy_helper
+from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, helper, numpy_helper
 
+from edgec.errors import UnsupportedError
+
+_SIMPLIFY = "export the model again, or replace the node"
 _DOMAINS = ("", "ai.onnx", "com.microsoft")
 
 
@@ -24,12 +27,16 @@ def expanded(graph: GraphProto) -> GraphProto:
     twin.CopyFrom(graph)
     del twin.node[:]
     for node in _without_dynamic_scales(graph):
-        twin.node.extend(_Expansion(node).nodes() if _is_one(node) else [node])
+        try:
+            twin.node.extend(_Expansion(node).nodes() if _is_one(node) else [node])
+        except ValueError as e:
+            raise UnsupportedError(f"{node.op_type}: {e}", f"node {node.name}", _SIMPLIFY) from e
     return twin
 
 
 def _is_one(node: NodeProto) -> bool:
-    return node.domain in _DOMAINS and (node.op_type in OPERATORS or _of_microsoft(node))
+    """One that writes nothing stays: nobody needs it."""
+    return node.domain in _DOMAINS and (node.op_type in OPERATORS or _of_microsoft(node)) and any(node.output)
 
 
 def _of_microsoft(node: NodeProto) -> bool:
@@ -61,10 +68,13 @@ class _Expansion:
         return self.node.input[i] if i < len(self.node.input) else ""
 
     def attributes(self, *without: str) -> dict[str, Any]:
-        """Those of the node."""
-        return {a.name: helper.get_attribute_value(a) for a in self.node.attribute if a.name not in without}
+        """Those of the node. Raises ValueError for one without a type."""
+        given = [a for a in self.node.attribute if a.name not in without]
+        if untyped := [a.name for a in given if a.type == AttributeProto.UNDEFINED]:
+            raise ValueError(f"the attribute {untyped[0]} is of type UNDEFINED")
+        return {a.name: helper.get_attribute_value(a) for a in given}
 
-    def add(self, op_type: str, inputs: Sequence[str], output: str = "", **attrs: Any) -> str:
+    def add(self, op_type: str, inputs: Sequence[str], output: str = "", /, **attrs: Any) -> str:
         """A standard node; returns its output."""
         y = output or self.name(op_type)
         made = helper.make_node(op_type, inputs, [y], name=self.node.name or self.node.output[0])

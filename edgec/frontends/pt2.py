@@ -6,13 +6,13 @@ PyTorch is asked for only here, where such a network is read: it is the extra `e
 from __future__ import annotations
 
 import logging
-import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from edgec_devices.temporary import temporary_folder
 from onnx import ModelProto
 
 from edgec.errors import InputError
@@ -42,7 +42,7 @@ def saved(module: Any, example_inputs: Sequence[Any] | None) -> Iterator[Path]:
     example_inputs: tensors or arrays that the module takes, of the shapes that it will get. Raises InputError.
     """
     name = type(module).__name__
-    with _torch(name) as torch, tempfile.TemporaryDirectory(prefix="edgec-") as folder:
+    with _torch(name) as torch, temporary_folder("torch") as folder:
         if isinstance(module, torch.export.ExportedProgram):
             program, name = module, "model"
         elif not isinstance(module, torch.nn.Module):
@@ -51,7 +51,7 @@ def saved(module: Any, example_inputs: Sequence[Any] | None) -> Iterator[Path]:
             raise InputError("a module says no shapes", name, "give example_inputs=(torch.rand(1, 3, 224, 224),)")
         else:
             program = _exported(torch, module, tuple(torch.as_tensor(x) for x in example_inputs), name)
-        path = Path(folder) / f"{name}{SUFFIX}"
+        path = folder / f"{name}{SUFFIX}"
         torch.export.save(program, str(path))
         yield path
 

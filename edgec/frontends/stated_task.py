@@ -11,6 +11,7 @@ from pathlib import Path
 
 from edgec_runtime.tasks import parse_task
 
+from edgec.frontends import MAX_MODEL_BYTES
 from edgec.frontends.task_file import TaskFile
 from edgec.frontends.task_formats import FORMATS
 from edgec.frontends.tflite_metadata import read_outputs
@@ -21,6 +22,8 @@ _MAX_LABELS = 1 << 20
 
 def stated_task(path: Path) -> TaskFile:
     """What the file at `path` says of its outputs. Raises nothing."""
+    if not path.is_file() or path.stat().st_size > MAX_MODEL_BYTES:  # which its reader refuses
+        return TaskFile()
     try:
         found = {".tflite": _of_tflite, ".onnx": _of_onnx}.get(path.suffix.lower(), _nothing)(path)
     except Exception:  # a damaged file can fail anywhere; whether it is a model is for its reader to say

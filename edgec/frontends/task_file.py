@@ -5,14 +5,15 @@ from __future__ import annotations
 import csv
 import io
 import json
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from edgec_devices.decoding import from_json, from_toml
 from edgec_runtime.arrays import read_arrays
+from edgec_runtime.given import given
 from edgec_runtime.preprocess import NOTHING, Wish, parse
 from edgec_runtime.tasks import TASKS, parse_task
 from edgec_runtime.tasks.base import Task
@@ -89,16 +90,11 @@ def _beside(model: Path) -> Path | None:
 
 def _decoded(path: Path) -> dict[str, Any]:
     try:
-        data = path.read_bytes()
-        if len(data) > _MAX_BYTES:
-            raise ValueError(f"it has {len(data)} bytes, more than {_MAX_BYTES}")
-        text = data.decode()
-        value = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
-    except (OSError, ValueError, RecursionError) as e:
-        raise InputError(f"the task's file cannot be read: {e}", str(path), _SEE) from e
-    if not isinstance(value, dict):
-        raise InputError(f"the task's file holds no object: {value!r:.40}", str(path), _SEE)
-    return value
+        if path.suffix == ".toml":
+            return from_toml(path, dict[str, Any], _SEE)
+        return from_json(given(path, _MAX_BYTES), dict[str, Any], "the task's file", str(path), _SEE)
+    except OSError as e:
+        raise InputError(f"the task's file cannot be read: {e.strerror}", str(path), _SEE) from e
 
 
 def _of(value: dict[str, Any], folder: Path, at: str, read: tuple[Path, ...]) -> TaskFile:
@@ -134,9 +130,10 @@ def _text(value: Mapping[str, Any], key: str, at: str) -> str:
 def read_labels(path: Path) -> list[str]:
     """One a line. Raises InputError."""
     try:
-        return [line.strip() for line in path.read_text().splitlines() if line.strip()]
-    except (OSError, UnicodeDecodeError) as e:
-        raise InputError(f"cannot read the labels: {e}", at=str(path), hint="give a text file, one label a line") from e
+        return [line.strip() for line in given(path, _MAX_BYTES).decode().splitlines() if line.strip()]
+    except (OSError, ValueError) as e:  # of bytes that are no text, and of a name that no file can have
+        said = e.strerror if isinstance(e, OSError) else e
+        raise InputError(f"cannot read the labels: {said}", str(path), "give a text file, one label a line") from e
 
 
 def _anchors(path: Path) -> bytes:
@@ -145,13 +142,15 @@ def _anchors(path: Path) -> bytes:
         if path.suffix.lower() == ".npy":
             array = read_arrays(path).get("", np.zeros(0))
         elif path.suffix.lower() == ".json":
-            array = np.array(json.loads(path.read_text()), np.float32)
+            array = np.array(json.loads(given(path, _MAX_BYTES)), np.float64)
         else:
-            rows = [row for row in csv.reader(path.read_text().splitlines()) if row]
-            array = np.array(rows, np.float32)
-        array = np.ascontiguousarray(array, np.float32)
-    except (InputError, OSError, ValueError, TypeError, RecursionError) as e:
-        raise InputError(f"the anchors cannot be read: {e}", str(path), "give an .npy, .csv or .json file") from e
+            rows = [row for row in csv.reader(given(path, _MAX_BYTES).decode().splitlines()) if row]
+            array = np.array(rows, np.float64)
+        with np.errstate(over="ignore"):  # what becomes infinite is told of
+            array = np.ascontiguousarray(array, np.float32)
+    except (InputError, OSError, ValueError, TypeError, OverflowError, RecursionError, csv.Error) as e:
+        said = e.what if isinstance(e, InputError) else e.strerror if isinstance(e, OSError) else e
+        raise InputError(f"the anchors cannot be read: {said}", str(path), "give an .npy, .csv or .json file") from e
     if array.ndim != 2 or array.shape[1] != 4 or not np.isfinite(array).all():
         hint = "a row each: x and y of the centre, width and height, each 0…1 of the input"
         raise InputError(f"anchors are finite numbers [N,4], not {list(array.shape)}", str(path), hint)

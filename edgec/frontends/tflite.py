@@ -11,10 +11,12 @@ import edgec.ops  # noqa: F401 (registers all operations)
 from edgec.errors import InputError, UnsupportedError
 from edgec.frontends.tflite_file import FileOperator, TfliteFile, as_int8, damage_told, inner
 from edgec.frontends.tflite_variables import OPERATORS, Variables
-from edgec.ir import Builder, Graph, Op, OpDef, TfliteOp, Value, fold
+from edgec.ir import Builder, Graph, Op, OpDef, QuantRule, TfliteOp, Value, fold
 from edgec.ir.attributes import Options
 from edgec.ir.opdef import by_name
 from edgec.ir.types import dequantize
+from edgec.ops.activation import Clamp
+from edgec.ops.fixed_point import ACTIVATIONS
 from edgec.ops.opaque import Opaque
 from edgec.ops.quantize import Dequantize, Quantize
 
@@ -43,8 +45,13 @@ class TfliteBuilder(Builder):
         self.open: dict[Value, list[bool]] = {}
 
     def write(self, spec: OpDef, inputs: Sequence[Value], outputs: Sequence[Value]) -> Op:
-        """As Builder's, but an open dimension is what the op infers."""
+        """As Builder's, but an open dimension is what the op infers, so is what follows from one: tools that insert
+        operators do not say which are.
+        """
+        follows = any(v in self.open for v in inputs)
         for v, t in zip(outputs, spec.infer(*(v.type for v in inputs)), strict=True):
+            if follows:
+                self.open.setdefault(v, [True] * v.type.rank)
             if v in self.open and v.type.rank == t.rank:
                 dims = zip(v.type.shape, t.shape, self.open[v], strict=True)
                 v.type = v.type.with_shape(tuple(new if is_open else old for old, new, is_open in dims))
@@ -155,6 +162,7 @@ class _Reader:
         return reader.variables
 
     def _border_in(self, i: int) -> Value:
+        self.file.check_unwritten(i)
         name, file_type = self.file.name(i), self.file.type(i)
         value = self.build.input(name, file_type)
         type_ = inner(file_type)
@@ -170,6 +178,9 @@ class _Reader:
         file_type = file_type.with_shape(value.type.shape)
         if file_type == value.type:
             return value
+        if not file_type.is_quantized:
+            what = f"output {name} is {file_type} in the file, and {value.type} is computed"
+            raise UnsupportedError(what, str(self.file.path), "the file is damaged: export it again")
         value.name = self.build.name(f"{name}_{value.type.dtype}")  # the file's name belongs to what the caller gets
         outer = Value(name, file_type)
         self.build.source = name
@@ -190,6 +201,7 @@ class _Reader:
         if o.int16:
             inputs = [v and self._real(v) for v in inputs]
         for i in o.outputs:
+            self.file.check_unwritten(i)
             if i not in values:
                 values[i] = self.build.declared(self.file, i)
         outputs = [values[i] for i in o.outputs]
@@ -197,6 +209,8 @@ class _Reader:
         mark = len(ops)
         try:
             self.variables.keep(add_operator(self.build, o, inputs, outputs, variables))
+            for i in o.outputs if o.int16 else ():
+                self._bounded(i, values[i], mark)
         except UnsupportedError as e:
             if not self.opaque:
                 raise
@@ -208,6 +222,19 @@ class _Reader:
         if v.const is None or v.type.quant is None:
             return v
         return self.build.const(dequantize(v.const, v.type), v.name)
+
+    def _bounded(self, i: int, v: Value, mark: int) -> None:
+        """What an operator computes in floats where the file has int16 ends where those end."""
+        ops = self.build.graph.ops
+        op = next((op for op in ops[mark:] if v in op.outputs), None)
+        if op is None or not self.file.is_int16(i) or op.spec.moves() or op.spec.quant is QuantRule.FIXED:
+            return
+        scale, (low, high) = self.file.type(i).scale, ACTIVATIONS[getattr(op.spec, "act", "none")]
+        if low >= -32768 * scale and high <= 32768 * scale:  # no more than a step is lost
+            return
+        free = self.build.value(f"{v.name}_unbounded", v.type)
+        op.outputs = [free if y is v else y for y in op.outputs]
+        self.build.write(Clamp.of_int16(scale), [free], [v])
 
     def _input(self, i: int, values: dict[int, Value], keeps_state: bool) -> Value | None:
         """An operator's input: absent, a variable that it keeps, or a value."""

@@ -117,7 +117,7 @@ class TfliteFile:
             uint8 = any(i >= 0 and self._is_uint8(i) for i in (*inputs, *outputs))
             options = operator.customOptions if custom else operator.builtinOptions
             at = f"operator {number} ({name}), {self.path}"
-            int16 = any(i >= 0 and self._is_int16(i) for i in (*inputs, *outputs))
+            int16 = any(i >= 0 and self.is_int16(i) for i in (*inputs, *outputs))
             between = tuple(self.type(i) for i in _indices(operator.intermediates))
             version = int(code.version or 1)
             yield FileOperator(name, builtin, version, inputs, outputs, options, uint8, at, between, int16)
@@ -157,7 +157,7 @@ class TfliteFile:
         """Whether a tensor is of quantized uint8; of types that edgec does not compute with it is not."""
         return self.subgraph.tensors[i].type == schema.TensorType.UINT8 and as_int8(self.type(i)) != self.type(i)
 
-    def _is_int16(self, i: int) -> bool:
+    def is_int16(self, i: int) -> bool:
         """Whether a tensor's int16 are floats inside the graph."""
         wide = self.subgraph.tensors[i].type == schema.TensorType.INT16 and not self.is_variable(i)
         return wide and self.type(i).quant is not None
@@ -186,6 +186,12 @@ class TfliteFile:
         """Whether a tensor is constant."""
         data = self.model.buffers[self.subgraph.tensors[i].buffer].data
         return self._stored(i) or (data is not None and self.type(i).size == 0)
+
+    def check_unwritten(self, i: int) -> None:
+        """Raise InputError where the file has elements of a tensor that is given or computed."""
+        if self._stored(i):
+            what = f"tensor {self.name(i)} is both constant and an input or the result of an operator"
+            raise InputError(what, str(self.path), "the file is damaged: convert the model again")
 
     def _stored(self, i: int) -> bool:
         """Whether the file has elements of a tensor: in the flatbuffer or elsewhere."""

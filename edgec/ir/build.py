@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from edgec.ir.graph import Graph, Op, Value, unique
+from edgec.ir.graph import Graph, Names, Op, Value
 from edgec.ir.opdef import OpDef
 from edgec.ir.types import Array, Quant, TensorType
 
@@ -17,17 +17,15 @@ class Builder:
     def __init__(self, graph: Graph | str) -> None:
         self.graph = Graph(graph) if isinstance(graph, str) else graph
         self.source = ""
-        self._names = {v.name for v in self.graph.values()}
+        self._names = Names(v.name for v in self.graph.values())
 
     def name(self, base: str) -> str:
         """A name that no value has yet."""
-        name = unique(base or "t", self._names.__contains__)
-        self._names.add(name)
-        return name
+        return self._names.new(base or "t")
 
     def reserve(self, names: Iterable[str]) -> None:
         """Keep these names for values that will be renamed to them."""
-        self._names.update(names)
+        self._names.take(names)
 
     def input(self, name: str, type_: TensorType) -> Value:
         """A new graph input."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import TYPE_CHECKING
 
 from edgec.ir.types import Array, TensorType
@@ -173,7 +174,25 @@ def unique(base: str, taken: Callable[[str], bool]) -> str:
     """The first of base, base_1, base_2, … that is not taken."""
     if not taken(base):
         return base
-    n = 1
-    while taken(f"{base}_{n}"):
-        n += 1
-    return f"{base}_{n}"
+    return next(name for n in count(1) if not taken(name := f"{base}_{n}"))
+
+
+class Names:
+    """Names that are taken, and new ones as `unique` gives them: many of one base in time that is linear in them."""
+
+    def __init__(self, taken: Iterable[str] = ()) -> None:
+        self._taken = set(taken)
+        self._numbers = dict[str, Iterator[int]]()
+
+    def new(self, base: str) -> str:
+        """A name that is not taken, and is now."""
+        name = base
+        if base in self._taken:
+            numbers = self._numbers.setdefault(base, count(1))
+            name = next(name for n in numbers if (name := f"{base}_{n}") not in self._taken)
+        self._taken.add(name)
+        return name
+
+    def take(self, names: Iterable[str]) -> None:
+        """Give these to nobody."""
+        self._taken.update(names)

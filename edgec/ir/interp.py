@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
 
+from edgec.errors import UnsupportedError
 from edgec.ir.graph import Graph, Op, Value
 from edgec.ir.types import Array
+from edgec.ir.verify import lacks_scale
 
 Observe = Callable[[Value, Array], None]
 """Is given a value and its array, which it must not keep: the next op may write over it. What it writes into the array
@@ -84,19 +86,30 @@ def run_op(op: Op, env: Mapping[Value, Array]) -> list[Array]:
         return [np.empty(v.type.shape, v.type.np_dtype) for v in op.outputs]
     args = [v.const if v.const is not None else env[v] for v in op.inputs]
     with np.errstate(all="ignore"):  # what is not finite is a value like others
-        results = op.spec.ref(args, [v.type for v in op.inputs], [v.type for v in op.outputs])
+        try:
+            results = op.spec.ref(args, [v.type for v in op.inputs], [v.type for v in op.outputs])
+        except MemoryError as e:
+            raise _too_large(op) from e
     for v, y in zip(op.outputs, results, strict=True):
         assert y.shape == v.type.shape, f"{op!r}: ref gives shape {y.shape}"
         assert y.dtype == v.type.np_dtype, f"{op!r}: ref gives {y.dtype}"
     return results
 
 
+def _too_large(op: Op) -> UnsupportedError:
+    """The error where numpy has no room for what an op computes."""
+    types = ", ".join(str(v.type) for v in op.outputs)
+    megabytes = sum(v.type.nbytes for v in op.outputs) / 1e6
+    what = f"computing {types} ({megabytes:,.0f} MB) takes more memory than there is"
+    return UnsupportedError(what, f"{op.kind} {op.source}".strip(), "give a smaller --input-shape, or more memory")
+
+
 def fold(op: Op) -> bool:
     """Turn the results of an op whose inputs are all constant into constants; tells whether it could.
 
-    The caller takes the op out of its graph.
+    The caller takes the op out of its graph. One that lacks a scale stays: a later check tells of it.
     """
-    if any(v.const is None for v in op.inputs):
+    if lacks_scale(op) or any(v.const is None for v in op.inputs):
         return False
     for v, array in zip(op.outputs, run_op(op, {}), strict=True):
         v.const = np.asarray(array, order="C")

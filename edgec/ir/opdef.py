@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -322,6 +322,10 @@ class OpDef:
     def tflite_needs_uint8(self, op: Op) -> bool:
         """Whether only TFLite's uint8 kernel computes this int8 op: semantics that came with a uint8 model."""
         return False
+
+    def as_tflite(self) -> OpDef:
+        """What TFLite, and so the Edge TPU, computes in its place: `even` ops round otherwise there."""
+        return replace(self, even=False) if getattr(self, "even", False) else self  # type: ignore[call-arg]
 
     # ---- C ------------------------------------------------------------------------------------------------------
     def c(self, op: Op) -> KernelCall:

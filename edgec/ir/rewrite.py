@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from edgec.ir import Array, Graph, Op, OpDef, Quant, TensorType, Value
-from edgec.ir.graph import unique
+from edgec.ir.graph import Names
 
 
 class Rewriter:
@@ -19,7 +19,7 @@ class Rewriter:
         self.producer = graph.producers()
         self._users = graph.users()
         self._live = set(graph.ops)
-        self._names = {v.name for v in graph.values()}
+        self._names = Names(v.name for v in graph.values())
 
     # ---- looking --------------------------------------------------------------------------------------------------
     def ops(self, *kinds: str) -> Iterator[Op]:
@@ -49,9 +49,7 @@ class Rewriter:
     # ---- making ---------------------------------------------------------------------------------------------------
     def name(self, base: str) -> str:
         """A name that no value has."""
-        name = unique(base, self._names.__contains__)
-        self._names.add(name)
-        return name
+        return self._names.new(base)
 
     def const(self, array: Array, name: str, quant: Quant | None = None) -> Value:
         """A new constant."""

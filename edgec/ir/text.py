@@ -106,7 +106,7 @@ def parse(text: str) -> Graph:
         if line.strip():
             try:
                 _parse_line(line.strip(), graph, env)
-            except (KeyError, ValueError, SyntaxError, TypeError) as e:
+            except (LookupError, ValueError, SyntaxError, TypeError, OverflowError, RecursionError, MemoryError) as e:
                 raise ParseError(f"line {number}: {e}: {line[:120]}") from e
     return graph
 
@@ -153,13 +153,24 @@ def _parse_type(text: str) -> TensorType:
     return TensorType(shape, m[1], _parse_quant(m[3]) if m[3] else None)
 
 
+def _call(arguments: str) -> ast.Call:
+    """Of nothing, with these arguments."""
+    call = ast.parse(f"f({arguments})", mode="eval").body
+    if not isinstance(call, ast.Call):
+        raise ValueError(f"not a list of values: {arguments[:120]}")
+    return call
+
+
 def _parse_quant(text: str) -> Quant:
-    call = ast.parse(f"q({text})", mode="eval").body
-    assert isinstance(call, ast.Call)
+    call = _call(text)
     scale, zero = (ast.literal_eval(a) for a in call.args)
     if not call.keywords:
-        return Quant((scale,), (zero,))
-    return Quant(tuple(scale), tuple(zero), ast.literal_eval(call.keywords[0].value))
+        found = Quant((scale,), (zero,))
+    else:
+        found = Quant(tuple(scale), tuple(zero), ast.literal_eval(call.keywords[0].value))
+    if not all(type(z) is int for z in found.zero_point) or not np.isfinite(found.scale).all():
+        raise ValueError(f"not scales and zero points: {text[:120]}")
+    return found
 
 
 def _parse_data(text: str, type_: TensorType) -> Array:
@@ -171,8 +182,7 @@ def _parse_data(text: str, type_: TensorType) -> Array:
 
 
 def _parse_spec(kind: str, attrs: str) -> OpDef:
-    call = ast.parse(f"f({attrs})", mode="eval").body
-    assert isinstance(call, ast.Call)
+    call = _call(attrs)
     values: dict[str, Any] = {str(k.arg): ast.literal_eval(k.value) for k in call.keywords}
     if kind not in OpDef.registry:
         raise ValueError(f"unknown op {kind}")

@@ -69,6 +69,11 @@ def wants_scales(op: Op) -> bool:
     return real or not op.spec.plain_int8
 
 
+def lacks_scale(op: Op) -> bool:
+    """Whether an op that needs scales has an int8 value without: what it computes is not known."""
+    return wants_scales(op) and any(v.type.is_plain_int8 for v in (*op.inputs, *op.outputs))
+
+
 def _quantized_has_scale(graph: Graph) -> Iterator[str]:
     """Every int8 value has a scale, where its elements do not just stand for themselves: for an op that computes on
     reals as well, that is where none of its values has one. A constant that no op reads was folded from plain ones."""

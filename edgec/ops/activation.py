@@ -68,6 +68,16 @@ class Clamp(Unary):
         return found() if found is not None else cls(low, high)
 
     @classmethod
+    def of_int16(cls, scale: float) -> Clamp:
+        """To the reals that int16 of a scale can be, for what is computed in floats in their place."""
+        return cls(-32768 * scale, 32767 * scale)
+
+    @property
+    def is_of_int16(self) -> bool:
+        """Whether it came of int16. No rounding hides it: a scale is a float32, the bounds are doubles."""
+        return self.low is not None and self.high is not None and 0 < self.high / 32767 == self.low / -32768
+
+    @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
         """Attributes before opset 11, constant inputs after; the extremes of the type are no bounds."""
         if node.opset < 11:

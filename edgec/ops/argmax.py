@@ -45,6 +45,8 @@ class _ArgExtreme(OpDef):
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
         """The shape without the axis."""
+        if self.dtype not in ("int32", "int64"):
+            raise ValueError(f"places of type {self.dtype}; edgec has int32 and int64")
         if not 0 <= self.axis < x[0].rank or x[0].shape[self.axis] == 0:
             raise ValueError(f"axis {self.axis} of {x[0]}")
         return (TensorType(x[0].shape[: self.axis] + x[0].shape[self.axis + 1 :], self.dtype),)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from math import prod
 from typing import Any, ClassVar
 
@@ -27,7 +27,7 @@ from edgec.ir import (
     edgetpu_rule,
 )
 from edgec.ir.opdef import Arg
-from edgec.ops.common import INTEGERS, act_f32, plain_suffix, suffix
+from edgec.ops.common import INTEGERS, act_f32, kernel_suffix, plain_suffix
 from edgec.ops.fixed_point import (
     TFLITE_ACTIVATIONS,
     activation_range,
@@ -115,7 +115,7 @@ class Binary(OpDef):
         a, b, y = (v.type for v in (*op.inputs, op.output))
         last = self.c_requant(a, b, y) if y.is_quantized else self.c_plain(a)
         dims = broadcast(y, a=a, b=b)
-        name = suffix(a) if y.is_quantized else plain_suffix(a)
+        name = kernel_suffix(a, getattr(self, "even", False)) if y.is_quantized else plain_suffix(a)
         return KernelCall.of(f"ek_{self.kind}_{name}", *op.inputs, op.output, dims, *([last] if last else []))
 
     def c_requant(self, a: TensorType, b: TensorType, y: TensorType) -> Struct | None:
@@ -215,7 +215,34 @@ class Fused(Binary):
                 yield Sample(cls(act), (Arg(q), Arg(q)), Quant.per_tensor(0.06, -2), f"{act}_s8")
 
 
-class Additive(Fused):
+@dataclass(frozen=True)
+class Rounded(Fused):
+    """What onnxruntime computes on quantized tensors by another law than TFLite."""
+
+    even: bool = False
+    """Whether int8 results are computed in float32 and rounded with ties to even, as onnxruntime does it."""
+    uint8: bool = False
+    """Of those, whether they were uint8 in the file."""
+
+    @property
+    def shift(self) -> int:
+        """What is added to int8 elements for those of the file."""
+        return 128 if self.uint8 else 0
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """Also those that round as onnxruntime does."""
+        yield from super().samples()
+        for uint8 in (False, True):
+            for other in ((2, 3, 5), (5,)):
+                a = TensorType((2, 3, 5), "int8", Quant.per_tensor(0.11, 4))
+                b = TensorType(other, "int8", Quant.per_tensor(0.07, -9))
+                label = f"even_{len(other)}{'_u8' if uint8 else ''}"
+                yield Sample(cls(even=True, uint8=uint8), (Arg(a), Arg(b)), Quant.per_tensor(0.13, -2), label)
+
+
+@dataclass(frozen=True)
+class Additive(Rounded):
     """ADD and SUB: both inputs are brought to twice the larger scale with 20 bits of headroom."""
 
     edgetpu: ClassVar[bool] = True
@@ -226,7 +253,10 @@ class Additive(Fused):
         return [quantize_multiplier(r) for r in real]
 
     def ref_s8(self, a: Array, b: Array, at: TensorType, bt: TensorType, yt: TensorType) -> Array:
-        """tensorflow/lite/kernels/internal/reference/{add,sub}.h."""
+        """tensorflow/lite/kernels/internal/reference/{add,sub}.h; even: see `Linear`."""
+        if self.even:
+            form = self._linear(at, bt, yt)
+            return np.asarray(np.rint(form.of(a, b)).astype(np.int64) - form.shift)
         ka, kb, ky = self._scales(at, bt, yt)
         left = multiply_by_quantized_multiplier((a - at.zero_point) << _LEFT_SHIFT, *ka)
         right = multiply_by_quantized_multiplier((b - bt.zero_point) << _LEFT_SHIFT, *kb)
@@ -234,9 +264,40 @@ class Additive(Fused):
         result: Array = multiply_by_quantized_multiplier(total, *ky) + np.int32(yt.zero_point)
         return result
 
+    def _linear(self, a: TensorType, b: TensorType, y: TensorType) -> Linear:
+        return Linear.of_scales(a, b, y, -1 if self.kind == "sub" else 1, self.shift)
+
     def c_requant(self, a: TensorType, b: TensorType, y: TensorType) -> Struct:
-        """ek_add_t."""
+        """ek_add_t, or ek_linear_t."""
+        if self.even:
+            low, high = self.clamp(y)
+            return Struct("ek_linear_t", **asdict(self._linear(a, b, y)), low=low, high=high)
         return scaled_struct(self._scales(a, b, y), (a, b, y), self.clamp(y))
+
+
+@dataclass(frozen=True)
+class Linear:
+    """a * u + (b * v + rest) of elements moved by `shift`, in units of the output: as onnxruntime's vectors add
+    quantized tensors, in float32 steps of fused multiply-adds. shift: 128 for what was uint8 in the file.
+    """
+
+    a: float
+    b: float
+    rest: float
+    shift: int
+
+    @classmethod
+    def of_scales(cls, a: TensorType, b: TensorType, y: TensorType, sign: int, shift: int) -> Linear:
+        """The zero points are folded into `rest`."""
+        ra, rb = (np.float32(np.float32(t.scale) / np.float32(y.scale)) for t in (a, b))
+        za, zb, zero = (np.float32(t.zero_point + shift) for t in (a, b, y))
+        taken = np.float32(np.float64(ra) * np.float64(za) + sign * np.float64(np.float32(rb * zb)))
+        return cls(float(ra), sign * float(rb), float(np.float32(zero - taken)), shift)
+
+    def of(self, u: Array, v: Array) -> Array:
+        """Of int8 elements; float32 in units of the output, less its zero point."""
+        inner = (self.b * (v + self.shift).astype(np.float64) + self.rest).astype(np.float32)
+        return np.asarray((self.a * (u + self.shift).astype(np.float64) + inner).astype(np.float32))
 
 
 def scaled_struct(scales: Sequence[tuple[int, int]], types: Sequence[TensorType], clamp: tuple[int, int]) -> Struct:
@@ -286,7 +347,7 @@ class Sub(Additive):
 
 
 @dataclass(frozen=True)
-class Mul(Fused):
+class Mul(Rounded):
     """a * b."""
 
     kind = "mul"
@@ -298,8 +359,11 @@ class Mul(Fused):
     edgetpu: ClassVar[bool] = True
 
     def ref_s8(self, a: Array, b: Array, at: TensorType, bt: TensorType, yt: TensorType) -> Array:
-        """tensorflow/lite/kernels/internal/reference/mul.h."""
+        """tensorflow/lite/kernels/internal/reference/mul.h; even: in float32, the zero point added first."""
         product = (a - at.zero_point) * (b - bt.zero_point)
+        if self.even:
+            real = product.astype(np.float32) * even_factor(at, bt, yt) + np.float32(yt.zero_point + self.shift)
+            return np.asarray(np.rint(real).astype(np.int64) - self.shift)
         scaled = multiply_by_quantized_multiplier(product, *product_multiplier(at, bt, yt))
         result: Array = scaled + np.int32(yt.zero_point)
         return result
@@ -312,16 +376,23 @@ class Mul(Fused):
         return within(y.size, ONE_ROW_MAPPED, None, seen) if one_row(y) else None
 
     def c_requant(self, a: TensorType, b: TensorType, y: TensorType) -> Struct:
-        """ek_mul_t."""
-        m, shift = product_multiplier(a, b, y)
+        """ek_mul_t, or ek_real_mul_t."""
         low, high = self.clamp(y)
-        zeros = {"a_zero": a.zero_point, "b_zero": b.zero_point, "y_zero": y.zero_point}
-        return Struct("ek_mul_t", **zeros, low=low, high=high, mul=m, shift=shift)
+        zeros = {"a_zero": a.zero_point, "b_zero": b.zero_point, "y_zero": y.zero_point, "low": low, "high": high}
+        if self.even:
+            return Struct("ek_real_mul_t", **zeros, scale=float(even_factor(a, b, y)), shift=self.shift)
+        m, shift = product_multiplier(a, b, y)
+        return Struct("ek_mul_t", **zeros, mul=m, shift=shift)
 
 
 def product_multiplier(a: TensorType, b: TensorType, y: TensorType) -> tuple[int, int]:
     """Of a product: TFLite multiplies and divides the scales in float32."""
-    return quantize_multiplier(float(np.float32(a.scale) * np.float32(b.scale) / np.float32(y.scale)))
+    return quantize_multiplier(float(even_factor(a, b, y)))
+
+
+def even_factor(a: TensorType, b: TensorType, y: TensorType) -> np.float32:
+    """What a product of elements is worth in units of the output, in float32 steps."""
+    return np.float32(np.float32(a.scale) * np.float32(b.scale) / np.float32(y.scale))
 
 
 def _div(a: Array, b: Array) -> Array:

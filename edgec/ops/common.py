@@ -26,6 +26,8 @@ SUFFIX = {
 
 def suffix(t: TensorType) -> str:
     """The kernel suffix of a tensor."""
+    if t.dtype not in SUFFIX:
+        raise ValueError(f"elements of type {t.dtype}")
     return SUFFIX[t.dtype]
 
 
@@ -106,33 +108,62 @@ def multipliers(x: TensorType, w: TensorType, y: TensorType, float_product: bool
     return quantize_multipliers(product / np.float64(y.scale))
 
 
-def requantize(acc: Array, x: TensorType, w: TensorType, y: TensorType, act: str, float_product: bool = False) -> Array:
-    """int32 accumulators, channel last, to the output's int8."""
+def even_scales(x: TensorType, w: TensorType, y: TensorType) -> Array:
+    """What one unit of the sums is worth in units of the output, as onnxruntime has it: float32 steps."""
+    assert w.quant is not None
+    product = np.float32(x.scale) * np.array(w.quant.scale, np.float32)
+    return np.asarray(product / np.float32(y.scale), np.float32)
+
+
+def rounded_even(real: Array, y: TensorType, clamp: tuple[int, int]) -> Array:
+    """Reals in units of the output to integers, ties to even, before their element type is."""
+    return np.asarray(np.clip(np.rint(real).astype(np.int64) + y.zero_point, *clamp))
+
+
+def requantize(
+    acc: Array,
+    x: TensorType,
+    w: TensorType,
+    y: TensorType,
+    act: str,
+    float_product: bool = False,
+    even: bool = False,
+) -> Array:
+    """int32 accumulators, channel last, to the output's int8. even: by `even_scales`, ties to even, as onnxruntime."""
+    if even:
+        real = (acc.astype(np.float32) * even_scales(x, w, y)).astype(np.float32)
+        return rounded_even(real, y, activation_range(act, y)).astype(y.np_dtype)
     multiplier, shift = multipliers(x, w, y, float_product)
     low, high = activation_range(act, y)
     out = multiply_by_quantized_multiplier(acc, multiplier, shift).astype(np.int64) + y.zero_point
     return np.clip(out, low, high).astype(y.np_dtype)
 
 
-def requantize_struct(op: Op, act: str, float_product: bool = False) -> Struct:
-    """The trailing struct of a kernel that multiplies by weights: clamp range, offsets and multipliers."""
+def requantize_struct(op: Op, act: str, float_product: bool = False, even: bool = False) -> Struct:
+    """The trailing struct of a kernel that multiplies by weights: clamp range, offsets and multipliers or scales."""
     x, w, y = op.inputs[0].type, op.inputs[1].type, op.output.type
     if x.dtype == "float32":
         return act_f32(act)
-    multiplier, shift = (np.broadcast_to(a, y.shape[-1]).copy() for a in multipliers(x, w, y, float_product))
     low, high = activation_range(act, y)
     assert w.quant is not None
-    return Struct(
-        "ek_requant_t",
-        x_zero=x.zero_point, w_zero=w.quant.zero_point[0], y_zero=y.zero_point, low=low, high=high,
-        multiplier=Table(multiplier, "m"), shift=Table(shift, "s"),
-    )  # fmt: skip
+    zeros = {"x_zero": x.zero_point, "w_zero": w.quant.zero_point[0], "y_zero": y.zero_point, "low": low, "high": high}
+    if even:
+        scale = np.broadcast_to(even_scales(x, w, y), y.shape[-1]).copy()
+        return Struct("ek_even_t", **zeros, scale=Table(scale, "s"))
+    multiplier, shift = (np.broadcast_to(a, y.shape[-1]).copy() for a in multipliers(x, w, y, float_product))
+    return Struct("ek_requant_t", **zeros, multiplier=Table(multiplier, "m"), shift=Table(shift, "s"))
+
+
+def kernel_suffix(x: TensorType, even: bool) -> str:
+    """The kernel suffix of an op on `x`, whose int8 kernel is another one where it rounds as onnxruntime does."""
+    return f"even_{suffix(x)}" if even and x.dtype == "int8" else suffix(x)
 
 
 def quantize_bias(bias: Array, x_scale: float, w: Quant) -> tuple[Array, Quant]:
     """int32 and its quantization, one scale per channel where the weight has several."""
     scale = np.float32(x_scale) * np.array(w.scale, np.float32)
-    q = round_half_away(bias.astype(np.float64) / (np.float64(x_scale) * np.array(w.scale, np.float64)))
+    steps = bias.astype(np.float64) / (np.float64(x_scale) * np.array(w.scale, np.float64))
+    q = round_half_away(np.nan_to_num(steps))  # what is infinite saturates
     stored = tuple(float(s) for s in scale)
     quant = Quant(stored, (0,) * len(stored), 0 if len(stored) > 1 else None)
     return np.clip(q, -(2**31), 2**31 - 1).astype(np.int32), quant

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import product
 from typing import ClassVar
 
 import numpy as np
@@ -31,10 +32,10 @@ from edgec.ir.opdef import Arg
 from edgec.ops.common import (
     bias_operand,
     constant,
+    kernel_suffix,
     real_types,
     requantize,
     requantize_struct,
-    suffix,
     with_float_weights,
 )
 from edgec.ops.fixed_point import TFLITE_ACTIVATIONS, clamp_float, tflite_activation
@@ -67,6 +68,8 @@ class _Conv(OpDef):
     act: str = "none"
     uint8: bool = False
     """Whether it was uint8 in the file."""
+    even: bool = False
+    """Whether int8 results are scaled in float32 and rounded once, ties to even, as onnxruntime does it."""
 
     roles: ClassVar[tuple[str, ...]] = ("act", "weight", "bias")
     quant: ClassVar[QuantRule] = QuantRule.FREE
@@ -124,7 +127,7 @@ class _Conv(OpDef):
         weights = w.astype(np.float64) - wt.quant.broadcast(4)[1]
         acc = self.accumulate(patches(image, kernel, self.stride, self.dilation), weights).astype(np.int64)
         acc = acc + x[2] if len(x) > 2 else acc
-        return [requantize(acc.astype(np.int32), xt[0], wt, yt[0], self.act, self.float_product(wt))]
+        return [requantize(acc.astype(np.int32), xt[0], wt, yt[0], self.act, self.float_product(wt), self.even)]
 
     def tflite_needs_uint8(self, op: Op) -> bool:
         """The scales' product."""
@@ -170,7 +173,6 @@ class _Conv(OpDef):
         x, w, y = op.inputs[0].type, op.inputs[1], op.output.type
         weights = constant(op, 1)
         kh, kw, o = w.type.shape[1], w.type.shape[2], y.shape[3]
-        s = suffix(x)
         args = (op.inputs[0], Table(self.pack(weights), "w"), bias_operand(op), op.output)
         shape = Struct(
             "ek_conv2d_t",
@@ -178,8 +180,8 @@ class _Conv(OpDef):
             kh=kh, kw=kw, sh=self.stride[0], sw=self.stride[1], dh=self.dilation[0], dw=self.dilation[1],
             pt=self.pads[0], pl=self.pads[2], group_ic=w.type.shape[3] if self.kind == "conv2d" else 1,
         )  # fmt: skip
-        last = requantize_struct(op, self.act, self.float_product(w.type))
-        return KernelCall.of(f"{self.table}_{s}", *args, shape, last)
+        last = requantize_struct(op, self.act, self.float_product(w.type), self.even)
+        return KernelCall.of(f"{self.table}_{kernel_suffix(x, self.even)}", *args, shape, last)
 
     def pack(self, w: Array) -> Array:
         """Weights as the kernels read them."""
@@ -218,10 +220,10 @@ class Conv2D(_Conv):
         o, depth = w.shape[0], w.shape[3]
         groups = c // depth
         out = np.empty((n, h, wd, o), np.result_type(p, w))
-        for g in range(groups):
-            cols = p[:, :, :, g * depth : (g + 1) * depth].transpose(0, 1, 2, 4, 5, 3).reshape(n * h * wd, -1)
+        for i, g in product(range(n), range(groups)):  # the columns of one image are as many times larger as the kernel
+            cols = p[i, :, :, g * depth : (g + 1) * depth].transpose(0, 1, 3, 4, 2).reshape(h * wd, -1)
             rows = w[g * o // groups : (g + 1) * o // groups].reshape(o // groups, -1)
-            out[..., g * o // groups : (g + 1) * o // groups] = (cols @ rows.T).reshape(n, h, wd, -1)
+            out[i, ..., g * o // groups : (g + 1) * o // groups] = (cols @ rows.T).reshape(h, wd, -1)
         return out
 
     def pack(self, w: Array) -> Array:
@@ -309,7 +311,8 @@ class DepthwiseConv2D(_Conv):
         out = np.zeros((*p.shape[:3], w.shape[3]), np.result_type(p, w))
         for i in range(w.shape[1]):
             for j in range(w.shape[2]):
-                out += np.repeat(p[..., i, j], multiplier, axis=3) * w[0, i, j]
+                tap = p[..., i, j]
+                out += (np.repeat(tap, multiplier, axis=3) if multiplier > 1 else tap) * w[0, i, j]
         return out
 
     def pack(self, w: Array) -> Array:
@@ -368,5 +371,7 @@ def conv_samples(spec: OpDef, size: tuple[int, ...], w: tuple[int, ...], o: int,
         bias = Quant(tuple(float(np.float32(0.05) * np.float32(s)) for s in quant.scale), (0,) * len(quant.scale), 0)
         args = (Arg(x), Arg(TensorType(w, "int8", quant), True), Arg(TensorType((o,), "int32", bias), True))
         yield Sample(spec, args, Quant.per_tensor(0.09, 5), f"{label}_{name}")
+        even = replace(spec, even=True)  # type: ignore[call-arg]
+        yield Sample(even, args, Quant.per_tensor(0.09, 5), f"{label}_{name}_even")
         if label == "3x3":
             yield Sample(spec, args[:2], Quant.per_tensor(0.09, 5), f"{label}_{name}_no_bias")

@@ -166,3 +166,14 @@ def integers(x: Array, t: TensorType) -> Array:
     scale, zero = t.quant.broadcast(x.ndim)
     whole: Array = np.clip(np.rint(x.astype(np.float64) / scale) + zero, -128, 127).astype(np.int8)
     return whole
+
+
+def quantized_weights(w: Array) -> tuple[Array, Quant]:
+    """int8 for weights that the file has in floats, in the steps that onnxruntime gives them: from the least to the
+    most of the whole tensor and 0, in float32.
+    """
+    low, high = min(np.float32(w.min(initial=0)), np.float32(0)), max(np.float32(w.max(initial=0)), np.float32(0))
+    scale = np.float32((high - low) / np.float32(255)) if high > low else np.float32(1)
+    zero = int(np.clip(np.rint(np.float32(-128) - low / scale), -128, 127))
+    q = np.clip(np.rint(w.astype(np.float32) / scale) + zero, -128, 127).astype(np.int8)
+    return q, Quant.per_tensor(float(scale), zero)

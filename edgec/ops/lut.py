@@ -95,6 +95,14 @@ def _multiplier_16(real: float) -> tuple[int, int]:
     return ((1 << 15) - 1 if fixed >= limit - (1 << 15) else (fixed + (1 << 15)) >> 16), exponent
 
 
+def _divide_by_pot_16(x: Array, exponent: int) -> Array:
+    """x / 2^exponent of int16, ties away from zero, as gemmlowp computes it: its mask has 16 bits, so that beyond 2^15
+    what is not negative becomes 1."""
+    if exponent < 16:
+        return rounding_divide_by_pot(x, exponent).astype(np.int64)
+    return np.where(x < 0, -1, 1)
+
+
 def hard_swish_table(x: TensorType, y: TensorType) -> Array:
     """x * relu6(x + 3) / 6 in 16-bit fixed point; TFLite's reference HardSwish."""
     fine_scale = _F32(1 / 128) * _F32(x.scale)
@@ -109,10 +117,10 @@ def hard_swish_table(x: TensorType, y: TensorType) -> Array:
     if gate_exp > 0:
         gate = np.clip(gate * 2, -(1 << 15), (1 << 15) - 1)
     if gate_exp < 0:
-        gate = rounding_divide_by_pot(gate, -gate_exp).astype(np.int64)
+        gate = _divide_by_pot_16(gate, -gate_exp)
     gate = (gate + (1 << 15)) >> 1
     product = np.trunc(gate * before_shift / (1 << 15)).astype(np.int64)
-    return clamp8(rounding_divide_by_pot(product, -out_exp).astype(np.int64) + y.zero_point)
+    return clamp8(_divide_by_pot_16(product, -out_exp) + y.zero_point)
 
 
 def rsqrt_table(x: TensorType, y: TensorType) -> Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import ClassVar
 
@@ -30,7 +30,14 @@ from edgec.ir import (
 )
 from edgec.ir.opdef import Arg
 from edgec.ops.binary import Add, Mul
-from edgec.ops.common import act_f32, real_types, suffix, with_float_weights
+from edgec.ops.common import (
+    act_f32,
+    kernel_suffix,
+    real_types,
+    requantize,
+    requantize_struct,
+    with_float_weights,
+)
 from edgec.ops.fixed_point import TFLITE_ACTIVATIONS, activation_range, clamp_float, round_half_away, tflite_activation
 from edgec.ops.shape import Reshape, transpose
 
@@ -44,6 +51,8 @@ class FullyConnected(OpDef):
 
     act: str = "none"
     keep_dims: bool = True
+    even: bool = False
+    """Whether int8 results are scaled in float32 and rounded with ties to even, as onnxruntime does it."""
 
     kind = "fully_connected"
     tflite = ("FULLY_CONNECTED",)
@@ -85,6 +94,9 @@ class FullyConnected(OpDef):
         assert wt.quant is not None
         acc = (rows.astype(np.float64) - xt[0].zero_point) @ (w.astype(np.float64) - wt.quant.broadcast(2)[1]).T
         total = acc.astype(np.int64) + (x[2].reshape(-1) if len(x) > 2 else 0)
+        if self.even:
+            y = requantize(total.astype(np.int32), xt[0], wt, yt[0], self.act, even=True)
+            return [y.reshape(yt[0].shape)]
         y = round_half_away(total.astype(np.int32) * _output_scales(xt[0], wt, yt[0])) + yt[0].zero_point
         return [np.clip(y, *activation_range(self.act, yt[0])).astype(yt[0].np_dtype).reshape(yt[0].shape)]
 
@@ -127,17 +139,19 @@ class FullyConnected(OpDef):
     def c(self, op: Op) -> KernelCall:
         """ek_fully_connected_<type>; the weights stay [O,K], so that both operands run along memory."""
         x, w, y = op.inputs[0].type, op.inputs[1], op.output.type
-        s, (o, k) = suffix(x), w.type.shape
-        zero = np.zeros(o, np.int32 if s == "s8" else np.float32)
+        o, k = w.type.shape
+        zero = np.zeros(o, np.int32 if x.dtype == "int8" else np.float32)
         bias = op.inputs[2] if len(op.inputs) > 2 else Table(zero, "b")
         args = (op.inputs[0], w, bias, op.output, y.size // o, k, o)
-        return KernelCall.of(f"ek_fully_connected_{s}", *args, self._last(op))
+        return KernelCall.of(f"ek_fully_connected_{kernel_suffix(x, self.even)}", *args, self._last(op))
 
     def _last(self, op: Op) -> Struct:
         """The trailing struct of the kernel."""
         x, w, y = op.inputs[0].type, op.inputs[1].type, op.output.type
         if x.dtype == "float32":
             return act_f32(self.act)
+        if self.even:
+            return requantize_struct(op, self.act, even=True)
         low, high = activation_range(self.act, y)
         assert w.quant is not None
         zeros = {"x_zero": x.zero_point, "w_zero": w.quant.zero_point[0], "y_zero": y.zero_point}
@@ -164,6 +178,7 @@ class FullyConnected(OpDef):
                 tail = (Arg(TensorType((o,), "int32", of_bias), True),) if bias else ()
                 args = (Arg(x), Arg(TensorType((o, k), "int8", quant), True), *tail)
                 yield Sample(spec, args, Quant.per_tensor(0.09, 5), f"{label}_{name}")
+                yield Sample(replace(spec, even=True), args, Quant.per_tensor(0.09, 5), f"{label}_{name}_even")
 
     @edgetpu_rule(fix="use a 1x1 convolution over [1, 1, rows, channels]")
     def _one_row(self, op: Op) -> str | None:

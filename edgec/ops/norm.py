@@ -39,8 +39,9 @@ class BatchNorm(OpDef):
     def line(self, constants: Sequence[Array]) -> tuple[Array, Array]:
         """k and b of x * k + b, float32, from scale, bias, mean and var."""
         scale, bias, mean, var = (a.astype(np.float64) for a in constants)
-        k = scale / np.sqrt(var + self.eps)
-        return k.astype(_F), (bias - mean * k).astype(_F)
+        with np.errstate(all="ignore"):  # a negative variance gives what is not a number, as in ONNX
+            k = scale / np.sqrt(var + self.eps)
+            return k.astype(_F), (bias - mean * k).astype(_F)
 
     def ref(self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]) -> list[Array]:
         """float32."""
@@ -55,10 +56,11 @@ class BatchNorm(OpDef):
         if not node.attrs.get("spatial", 1):
             raise ValueError("spatial=0: mean and variance of each element; edgec has those of each channel")
         node.attrs.ignore("momentum")  # of training
-        for i in range(1, 5):
-            node.const(i)
-        parameters = [node.input(i) for i in range(1, 5)]
-        return channels_last(node, cls(node.attrs.get("epsilon", 1e-5)), parameters)
+        *_, variance = (node.const(i) for i in range(1, 5))
+        parameters, eps = [node.input(i) for i in range(1, 5)], node.attrs.get("epsilon", 1e-5)
+        if variance is not None and (variance + eps < 0).any():
+            raise ValueError(f"a variance of {variance.min():.6g}, whose root is not a number; train the model again")
+        return channels_last(node, cls(eps), parameters)
 
     def c(self, op: Op) -> KernelCall:
         """ek_scale_channels_f32."""

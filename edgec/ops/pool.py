@@ -26,8 +26,10 @@ from edgec.ir import (
     edgetpu_rule,
 )
 from edgec.ir.opdef import Arg
-from edgec.ops.common import suffix
+from edgec.ir.types import dequantize
+from edgec.ops.common import kernel_suffix
 from edgec.ops.fixed_point import ACTIVATIONS, TFLITE_ACTIVATIONS, activation_range, clamp_float, tflite_activation
+from edgec.ops.reduce import Mean
 from edgec.ops.shape import from_nhwc, to_nhwc
 from edgec.ops.window import Pads, Pair, onnx_pads, out_size, pad_image, pair, patches, tflite_padding, tflite_pads
 from edgec.ops.windows_nd import Windows, average_by_taps, max_by_taps, of_one_row, pool_in_planes
@@ -140,9 +142,10 @@ class _Pool(OpDef):
             kh=self.kernel[0], kw=self.kernel[1], sh=self.stride[0], sw=self.stride[1],
             pt=self.pads[0], pl=self.pads[2], **self.c_fields(y), low=low, high=high,
         )  # fmt: skip
-        return KernelCall.of(f"ek_{self.kind}_{suffix(y)}", op.inputs[0], op.output, shape)
+        name = kernel_suffix(y, getattr(self, "even", False))
+        return KernelCall.of(f"ek_{self.kind}_{name}", op.inputs[0], op.output, shape)
 
-    def c_fields(self, y: TensorType) -> dict[str, int]:
+    def c_fields(self, y: TensorType) -> dict[str, int | float]:
         """What the struct holds for one of the pools only."""
         return {}
 
@@ -213,6 +216,9 @@ class MaxPool2D(_Pool):
         return [clamp_float(y, self.act)]
 
 
+_WHOLE = Mean((1, 2), keep_dims=True, even=True)
+
+
 @dataclass(frozen=True)
 class AveragePool2D(_Pool):
     """The mean of each window's elements: of those inside the image, or with `count_pads` of all, padding being 0.
@@ -222,6 +228,9 @@ class AveragePool2D(_Pool):
 
     count_pads: bool = False
     uint8: bool = False
+    even: bool = False
+    """Whether int8 is what onnxruntime has: the mean of the reals in float32, rounded with ties to even; of a whole
+    image that of `Mean`."""
 
     kind = "average_pool2d"
     onnx = ("AveragePool",)
@@ -252,11 +261,29 @@ class AveragePool2D(_Pool):
         if not yt[0].is_quantized:
             total = self.windows(x[0], 0).sum((4, 5), dtype=np.float32)
             return [clamp_float((total / count.astype(np.float32)).astype(np.float32), self.act)]
+        if self.even and self.is_mean(xt[0]):
+            return _WHOLE.ref(x, xt, yt)
+        if self.even:
+            return [self._even(x[0], xt[0], yt[0], count.astype(np.float32))]
         zero = yt[0].zero_point if self.count_pads else 0
         total = self.windows(x[0].astype(np.int64), zero).sum((4, 5))
         upwards, away = (total + count // 2) // count, np.sign(total) * ((np.abs(total) + count // 2) // count)
         y = upwards if self.uint8 else away
         return [np.clip(y, *activation_range(self.act, yt[0])).astype(yt[0].np_dtype)]
+
+    def _even(self, x: Array, xt: TensorType, yt: TensorType, count: Array) -> Array:
+        """Sums row by row; the zero point, of uint8 if it was that, is a part of what is rounded."""
+        windows = self.windows(dequantize(x, xt), 0)
+        total = windows[..., 0, 0].copy()
+        for i, j in list(np.ndindex(*self.kernel))[1:]:
+            total += windows[..., i, j]
+        steps = (total / count) / np.float32(yt.scale) + np.float32(yt.zero_point + self._shift)
+        y = np.rint(steps).astype(np.int64) - self._shift
+        return np.asarray(np.clip(y, *activation_range(self.act, yt)).astype(yt.np_dtype))
+
+    @property
+    def _shift(self) -> int:
+        return 128 if self.uint8 else 0
 
     @classmethod
     def with_onnx_attrs(cls, spec: _Pool, node: OnnxNode) -> _Pool:
@@ -270,15 +297,26 @@ class AveragePool2D(_Pool):
 
     def tflite_needs_uint8(self, op: Op) -> bool:
         """The rounding."""
-        return self.uint8
+        return self.uint8 and not self.even
+
+    def as_tflite(self) -> OpDef:
+        """Its int8 kernel."""
+        return replace(self, even=False, uint8=False) if self.even else self
 
     def tflite_padding(self, op: Op) -> int | None:
         """TFLite leaves padding out of the mean."""
         return None if self.count_pads else super().tflite_padding(op)
 
-    def c_fields(self, y: TensorType) -> dict[str, int]:
+    def c(self, op: Op) -> KernelCall:
+        """That of a mean where it is one to onnxruntime."""
+        return _WHOLE.c(op) if self.even and self.is_mean(op.inputs[0].type) else super().c(op)
+
+    def c_fields(self, y: TensorType) -> dict[str, int | float]:
         """Both attributes, and what counted padding is."""
         zero = y.zero_point if self.count_pads and y.is_quantized else 0
+        if self.even and y.is_quantized:
+            even = {"scale": float(y.scale), "shift": self._shift}
+            return {"count_pads": int(self.count_pads), "pad": y.zero_point, **even}
         return {"count_pads": int(self.count_pads), "round_up": int(self.uint8), "pad": zero}
 
     @classmethod
@@ -288,5 +326,13 @@ class AveragePool2D(_Pool):
         spec = cls((3, 3), (1, 1), (1, 1, 1, 1), count_pads=True)
         for type_ in (TensorType((1, 4, 5, 6)), TensorType((1, 4, 5, 6), "int8", Quant.per_tensor(0.05, -9))):
             yield Sample(spec, (Arg(type_),), label=f"count_pads_{type_.dtype}")
+        x = TensorType((1, 7, 5, 9), "int8", Quant.per_tensor(0.05, -9))
+        for uint8 in (False, True):
+            for label, spec in (
+                ("even", cls((7, 5), (1, 1))),
+                ("even_pads", cls((2, 2), (1, 1), (1, 1, 1, 1))),
+                ("even_count_pads", cls((2, 4), (1, 1), (1, 1, 1, 1), "relu", count_pads=True)),
+            ):
+                yield Sample(replace(spec, even=True, uint8=uint8), (Arg(x),), label=f"{label}{'_u8' * uint8}")
         spec = cls((3, 3), (1, 1), (1, 1, 1, 1), uint8=True)
         yield Sample(spec, (Arg(TensorType((1, 8, 8, 16), "int8", Quant.per_tensor(0.05, -9))),), label="u8")

@@ -28,6 +28,7 @@ from edgec.ir import (
 )
 from edgec.ir.opdef import Arg
 from edgec.ops import linear_quantization as linear
+from edgec.ops.cast import Cast
 from edgec.ops.common import suffix
 from edgec.ops.fixed_point import multiply_by_quantized_multiplier, quantize_multiplier
 from edgec.ops.shape import Reshape
@@ -37,11 +38,13 @@ from edgec.ops.shape import Reshape
 class Quantize(OpDef):
     """To int8, uint8 or int16: from float32 (round(x / scale) + zero_point, ties away from zero) or from another scale.
 
-    even: ties of floats go to the even integer, as ONNX has it. What is not a number becomes the zero point.
+    even: ties of floats go to the even integer, as ONNX has it. What is not a number becomes the zero point. uint8:
+    whether int8 elements were uint8 in the file.
     """
 
     dtype: str = "int8"
     even: bool = False
+    uint8: bool = False
 
     kind = "quantize"
     onnx = ("QuantizeLinear",)
@@ -52,6 +55,8 @@ class Quantize(OpDef):
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
         """The shape of the input."""
+        if not x[0].is_quantized and x[0].dtype != "float32":
+            raise ValueError(f"quantize of {x[0]}, which has no scale")
         return (TensorType(x[0].shape, self.dtype),)
 
     def ref(self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]) -> list[Array]:
@@ -77,7 +82,7 @@ class Quantize(OpDef):
         form = linear.Form.of_quantize(node)
         if form.quant is None or form.axis is not None or node.input(0).type.dtype != "float32":
             return linear.to_integers(node, form)
-        y = node.build.add(cls(even=True), [node.input(0)], node.name, form.quant)
+        y = node.build.add(cls(even=True, uint8=form.dtype == "uint8"), [node.input(0)], node.name, form.quant)
         if form.dtype == "uint8":
             node.uint8.add(y)
         return y
@@ -88,6 +93,8 @@ class Quantize(OpDef):
         if op.outputs[0].type.dtype == "float32":
             Dequantize.from_tflite(op)
             return
+        if not op.outputs[0].type.is_quantized:
+            raise ValueError(f"its output is {op.outputs[0].type}, which has no scale")
         op.build.write(cls(op.outputs[0].type.dtype), [op.input(0)], op.outputs)
 
     def to_tflite(self, op: Op) -> TfliteCode | None:
@@ -146,6 +153,8 @@ class Dequantize(OpDef):
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
         """The shape of the input."""
+        if not x[0].is_quantized and x[0].dtype != "float16":
+            raise ValueError(f"dequantize of {x[0]}, which has no scale")
         return (TensorType(x[0].shape),)
 
     def ref(self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]) -> list[Array]:
@@ -177,13 +186,17 @@ class Dequantize(OpDef):
         x = op.input(0)
         op.build.write(Reshape(x.type.shape) if x.type.dtype == "float32" else cls(), [x], op.outputs)
 
-    def to_tflite(self, op: Op) -> TfliteCode:
-        """DEQUANTIZE; version 2 is int8."""
+    def to_tflite(self, op: Op) -> TfliteCode | None:
+        """DEQUANTIZE; version 2 is int8. edgec writes no float16."""
+        if not op.inputs[0].type.is_quantized:
+            return None
         return TfliteCode("DEQUANTIZE", ("DequantizeOptions", {}), 2 if op.inputs[0].type.dtype == "int8" else 1)
 
     def c(self, op: Op) -> KernelCall:
-        """ek_dequantize_<from>."""
+        """ek_dequantize_<from>; float16 is cast."""
         x = op.inputs[0]
+        if not x.type.is_quantized:
+            return Cast("float32").c(op)
         affine = Struct("ek_affine_t", scale=float(x.type.scale), zero=x.type.zero_point)
         return KernelCall.of(f"ek_dequantize_{suffix(x.type)}", x, op.output, x.type.size, affine)
 
@@ -193,3 +206,4 @@ class Dequantize(OpDef):
         for dtype, zero in (("int8", -7), ("uint8", 130), ("int16", 0)):
             x = TensorType((1, 3, 4, 5), dtype, Quant.per_tensor(0.043, zero))
             yield Sample(cls(), (Arg(x),), label=dtype)
+        yield Sample(cls(), (Arg(TensorType((1, 3, 4, 5), "float16")),), label="float16")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, ClassVar
 
@@ -30,7 +30,7 @@ from edgec.ir import (
 from edgec.ir.opdef import Arg
 from edgec.ops.activation import Clamp
 from edgec.ops.binary import Add, Sub
-from edgec.ops.common import INTEGERS, axis_of, ints, plain_suffix, suffix
+from edgec.ops.common import INTEGERS, axis_of, ints, kernel_suffix, plain_suffix
 from edgec.ops.fixed_point import multiply_by_quantized_multiplier, quantize_multiplier, round_half_away
 from edgec.ops.limits import within
 from edgec.ops.shape import Reshape
@@ -78,7 +78,7 @@ class _Reduce(OpDef):
 
     def permute(self, perm: tuple[int, ...], op: Op) -> OpDef | None:
         """The axes move along."""
-        return type(self)(tuple(sorted(perm.index(a) for a in self.axes)), True) if self.keep_dims else None
+        return replace(self, axes=tuple(sorted(perm.index(a) for a in self.axes))) if self.keep_dims else None
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
@@ -124,7 +124,7 @@ class _Reduce(OpDef):
             keep=[d for d, _ in kept], keep_stride=[s for _, s in kept],
             red=[d for d, _ in reduced], red_stride=[s for _, s in reduced], **self.c_fields(x, y),
         )  # fmt: skip
-        name = suffix(y) if y.is_quantized else plain_suffix(y)
+        name = kernel_suffix(y, getattr(self, "even", False)) if y.is_quantized else plain_suffix(y)
         return KernelCall.of(f"ek_{self.kind}_{name}", op.inputs[0], op.output, shape)
 
     def c_fields(self, x: TensorType, y: TensorType) -> dict[str, float]:
@@ -229,6 +229,9 @@ class _Sums(_Reduce):
 class Mean(_Sums):
     """The arithmetic mean."""
 
+    even: bool = False
+    """Whether int8 results are scaled in float32 and rounded with ties to even, as onnxruntime does it."""
+
     kind = "mean"
     onnx = ("ReduceMean", "GlobalAveragePool")
     tflite = ("MEAN",)
@@ -238,7 +241,14 @@ class Mean(_Sums):
     def rescale(self, total: Array, x: TensorType, y: TensorType) -> Array:
         """The centred sum times the multiplier (TFLite's reference Mean)."""
         centred = (total - self.count(x) * x.zero_point).astype(np.int32)
+        if self.even:
+            real = (centred.astype(np.float32) * self.scale(x, y)).astype(np.float32)
+            return np.asarray(np.rint(real).astype(np.int64) + y.zero_point)
         return multiply_by_quantized_multiplier(centred, *self.multiplier(x, y)).astype(np.int64) + y.zero_point
+
+    def scale(self, x: TensorType, y: TensorType) -> np.float32:
+        """What one unit of the sum is worth in units of the output, as onnxruntime has it."""
+        return np.float32(np.float32(x.scale) / np.float32(np.float32(y.scale) * np.float32(self.count(x))))
 
     def multiplier(self, x: TensorType, y: TensorType) -> tuple[int, int]:
         """The quotient of the scales, divided by the count in integers."""
@@ -251,8 +261,18 @@ class Mean(_Sums):
         """Zero points and multiplier."""
         if not y.is_quantized:
             return {}
+        zeros = {"x_zero": x.zero_point, "y_zero": y.zero_point}
+        if self.even:
+            return {**zeros, "scale": float(self.scale(x, y))}
         mul, shift = self.multiplier(x, y)
-        return {"x_zero": x.zero_point, "y_zero": y.zero_point, "mul": mul, "shift": shift}
+        return {**zeros, "mul": mul, "shift": shift}
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """Both roundings."""
+        yield from super().samples()
+        x = TensorType((1, 7, 5, 18), "int8", Quant.per_tensor(0.05, -9))
+        yield Sample(cls((1, 2), even=True), (Arg(x),), Quant.per_tensor(0.013, 4), "even_s8")
 
     @edgetpu_rule(fix="use an average pool over the whole image, or pool in two steps")
     def _mean_size(self, op: Op) -> str | None:
@@ -279,8 +299,9 @@ class Sum(_Sums):
 
     def factors(self, x: TensorType, y: TensorType) -> tuple[np.float32, np.float32]:
         """Scale and offset of the raw sum, in float32 steps."""
-        scale = np.float32(x.scale) / np.float32(y.scale)
-        return scale, np.float32(-x.zero_point) * scale * np.float32(self.count(x))
+        with np.errstate(over="ignore", invalid="ignore"):  # of scales that only damage writes
+            scale = np.float32(x.scale) / np.float32(y.scale)
+            return scale, np.float32(-x.zero_point) * scale * np.float32(self.count(x))
 
     def rescale(self, total: Array, x: TensorType, y: TensorType) -> Array:
         """round(sum * scale + offset) in float32, ties away from zero: TFLite's QuantizedMeanOrSum."""

@@ -8,7 +8,7 @@ last bit. Sources: TFLite's reference resize kernels; the ONNX operator Resize a
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -131,6 +131,27 @@ def linear_fixed(a: Axis) -> Neighbours:
     low = np.clip(_divide(x), 0, a.size - 1)
     high = np.clip(_divide(x + FIXED_ONE - 1), 0, a.size - 1)
     return Neighbours(*(v.astype(np.int32) for v in (low, high, x - low * FIXED_ONE)))
+
+
+def _clipped(a: Axis) -> Array:
+    """The float32 place in the input, as onnxruntime has it in every mode."""
+    onnx = replace(a, mode=f"onnx_{a.mode}") if a.mode in TFLITE_MODES else a
+    return np.asarray(np.clip(coordinates(onnx), 0, a.size - 1), _F)
+
+
+def linear_clipped(a: Axis) -> Neighbours:
+    """float32 weights as onnxruntime has them: half of each where both neighbours are the last element."""
+    x = _clipped(a)
+    low = x.astype(np.int32)
+    high = np.minimum(low + 1, a.size - 1).astype(np.int32)
+    return Neighbours(low, high, np.where(low == high, _F(0.5), x - low.astype(_F)).astype(_F))
+
+
+def linear_cut(a: Axis) -> Neighbours:
+    """int32 weights in 1/1024 as onnxruntime's kernels of integers have them: coordinates cut off."""
+    x = (_clipped(a) * _F(FIXED_ONE)).astype(np.int32)
+    low = x // FIXED_ONE
+    return Neighbours(low, np.minimum(low + 1, a.size - 1).astype(np.int32), x - low * FIXED_ONE)
 
 
 def _fixed_coordinates(a: Axis) -> Array:

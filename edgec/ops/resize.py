@@ -26,7 +26,8 @@ from edgec.ir import (
     edgetpu_rule,
 )
 from edgec.ir.opdef import Arg
-from edgec.ops.common import real_types, suffix
+from edgec.ir.types import dequantize
+from edgec.ops.common import real_types, rounded_even, suffix
 from edgec.ops.limits import within
 from edgec.ops.resampling import (
     FIXED_ONE,
@@ -37,6 +38,8 @@ from edgec.ops.resampling import (
     Neighbours,
     cubic,
     linear,
+    linear_clipped,
+    linear_cut,
     linear_fixed,
     nearest,
     overshoots,
@@ -170,6 +173,11 @@ class ResizeBilinear(_TfliteResize):
     """
 
     uint8: bool = False
+    even: bool = False
+    """Whether int8 is resized as onnxruntime does it between scales: the sums of its reals, rounded, ties to even."""
+    cut: bool = False
+    """Whether int8 is resized as onnxruntime does it with integers: weights in 1/1024, the sum (with `uint8` that of
+    the integers + 128) cut off towards zero."""
 
     kind = "resize_bilinear"
     tflite = ("RESIZE_BILINEAR",)
@@ -195,11 +203,17 @@ class ResizeBilinear(_TfliteResize):
 
     def tflite_needs_uint8(self, op: Op) -> bool:
         """The int8 kernel rounds otherwise."""
-        return self.uint8 and op.output.type.dtype == "int8"
+        return self.uint8 and not self.cut and op.output.type.dtype == "int8"
+
+    def as_tflite(self) -> OpDef:
+        """Its int8 kernel."""
+        return replace(self, even=False, cut=False, uint8=False) if self.even or self.cut else self
 
     def tables(self, x: TensorType) -> tuple[Neighbours, Neighbours]:
         """Neighbours and weights of rows and columns."""
         make = linear_fixed if x.dtype == "int8" and not self.uint8 else linear
+        if x.dtype == "int8" and (self.even or self.cut):
+            make = linear_cut if self.cut else linear_clipped
         vertical, horizontal = self.axes(x)
         return make(vertical), make(horizontal)
 
@@ -208,6 +222,13 @@ class ResizeBilinear(_TfliteResize):
         v, h = self.tables(xt[0])
         if xt[0].dtype == "float32":
             return [_blend(x[0], v, h, np.float32(1))]
+        if self.even:
+            total = _blend_reals(dequantize(x[0], xt[0]), v, h) / np.float32(yt[0].scale)
+            return [rounded_even(total, yt[0], (-128, 127)).astype(np.int8)]
+        if self.cut:
+            shift = 128 * self.uint8
+            total = _blend(x[0].astype(np.int64) + shift, v, h, np.int64(FIXED_ONE))
+            return [(np.trunc(total / FIXED_ONE**2) - shift).astype(np.int8)]
         if self.uint8:
             y = _blend((x[0].astype(np.int32) + 128).astype(np.float32), v, h, np.float32(1)) + np.float32(0.5)
             return [(np.trunc(y).astype(np.int32) - 128).astype(np.int8)]
@@ -222,8 +243,13 @@ class ResizeBilinear(_TfliteResize):
         tables = {"y0": v.low, "y1": v.high, "fy": v.weight, "x0": h.low, "x1": h.high, "fx": h.weight}
         names = {key: Table(table, key) for key, table in tables.items()}
         kind = "fixed" if v.weight.dtype == np.int32 else "f32"
-        spec = Struct(f"ek_resize_bilinear_{kind}_t", **self.dims(op), **names)
         name = "u8" if self.uint8 and x.dtype == "int8" else suffix(x)
+        if x.dtype == "int8" and self.even:
+            affine = {"zero": x.zero_point, "scale": float(x.scale)}
+            spec = Struct("ek_resize_bilinear_even_t", **self.dims(op), **names, **affine)
+            return KernelCall.of("ek_resize_bilinear_even_s8", op.inputs[0], op.output, spec)
+        spec = Struct(f"ek_resize_bilinear_{kind}_t", **self.dims(op), **names)
+        name = f"cut_{name}" if x.dtype == "int8" and self.cut else name
         return KernelCall.of(f"ek_resize_bilinear_{name}", op.inputs[0], op.output, spec)
 
     @classmethod
@@ -234,6 +260,11 @@ class ResizeBilinear(_TfliteResize):
                 yield from _samples(cls(size, mode), f"{mode}_{size[0]}x{size[1]}")
             x = TensorType((1, 4, 5, 7), "int8", Quant.per_tensor(0.1, 3))
             yield Sample(cls((9, 13), mode, uint8=True), (Arg(x),), label=f"{mode}_uint8")
+            for size in ((8, 10), (9, 13), (3, 2)):
+                label = f"{mode}_{size[0]}x{size[1]}"
+                yield Sample(cls(size, mode, even=True), (Arg(x),), label=f"{label}_even")
+                yield Sample(cls(size, mode, cut=True), (Arg(x),), label=f"{label}_cut")
+                yield Sample(cls(size, mode, cut=True, uint8=True), (Arg(x),), label=f"{label}_cut_uint8")
         yield from _samples(cls((7, 9), "onnx_pytorch_half_pixel"), "pytorch")
 
     @edgetpu_rule(fix="export the model with half-pixel centres (align_corners=False)")
@@ -316,6 +347,17 @@ def _blend(x: Array, v: Neighbours, h: Neighbours, one: Any) -> Array:
     total = total + bottom[:, :, h.low] * fy * (one - fx)
     total = total + top[:, :, h.high] * (one - fy) * fx
     result: Array = total + bottom[:, :, h.high] * fy * fx
+    return result
+
+
+def _blend_reals(x: Array, v: Neighbours, h: Neighbours) -> Array:
+    """The same in the order of onnxruntime's: the products of the weights first, a row's two pixels side by side."""
+    fy, fx, one = v.weight[:, None, None], h.weight[:, None], np.float32(1)
+    top, bottom = x[:, v.low], x[:, v.high]
+    total = ((one - fx) * (one - fy)) * top[:, :, h.low]
+    total = total + (fx * (one - fy)) * top[:, :, h.high]
+    total = total + ((one - fx) * fy) * bottom[:, :, h.low]
+    result: Array = total + (fx * fy) * bottom[:, :, h.high]
     return result
 
 

@@ -50,6 +50,8 @@ class OnnxResize(OpDef):
         pair = slice(first, first + 2)
         axes = [Axis(*a) for a in zip(x.type.shape[pair], sizes[pair], [""] * 2, scales[pair], strict=True)]
         spec = _spec(node, axes)
+        if isinstance(spec, ResizeBilinear) and x.type.is_quantized:
+            spec = replace(spec, cut=True, uint8=x in node.uint8)
         if first == 1:
             return node.build.add(spec, [x], node.name)
         return from_nhwc(node.build, node.build.add(spec, [to_nhwc(node.build, x)], node.name))

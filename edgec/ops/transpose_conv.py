@@ -30,17 +30,17 @@ from edgec.ir import (
 from edgec.ops.common import (
     bias_operand,
     constant,
+    kernel_suffix,
     real_types,
     requantize,
     requantize_struct,
-    suffix,
     with_float_weights,
 )
 from edgec.ops.conv import Conv2D, conv_samples
 from edgec.ops.fixed_point import TFLITE_ACTIVATIONS, clamp_float, tflite_activation
 from edgec.ops.limits import within
 from edgec.ops.shape import from_nhwc, to_nhwc, transpose
-from edgec.ops.window import Pads, Pair, kernel_of, pair, same_pads
+from edgec.ops.window import Pads, Pair, check_steps, kernel_of, pair, same_pads
 from edgec.ops.windows_nd import transposed_conv
 
 MEDIAPIPE = "custom Convolution2DTransposeBias"
@@ -62,6 +62,8 @@ class TransposeConv2D(OpDef):
     pads: Pads = (0, 0, 0, 0)
     act: str = "none"
     uint8: bool = False
+    even: bool = False
+    """As that of a convolution."""
 
     kind = "transpose_conv2d"
     onnx = ("ConvTranspose",)
@@ -84,6 +86,7 @@ class TransposeConv2D(OpDef):
 
     def out_hw(self, size: Pair, kernel: Pair) -> Pair:
         """Output height and width."""
+        check_steps(*self.stride)
         t, b, left, r = self.pads
         h = (size[0] - 1) * self.stride[0] + kernel[0] - t - b
         w = (size[1] - 1) * self.stride[1] + kernel[1] - left - r
@@ -120,7 +123,7 @@ class TransposeConv2D(OpDef):
         weights = x[1].astype(np.float64) - wt.quant.broadcast(4)[1]
         acc = self.scatter(x[0].astype(np.float64) - xt[0].zero_point, weights, size).astype(np.int64)
         acc = acc + x[2] if len(x) > 2 else acc
-        return [requantize(acc.astype(np.int32), xt[0], wt, yt[0], self.act, self.uint8)]
+        return [requantize(acc.astype(np.int32), xt[0], wt, yt[0], self.act, self.uint8, self.even)]
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
@@ -184,7 +187,7 @@ class TransposeConv2D(OpDef):
     def c(self, op: Op) -> KernelCall:
         """ek_transpose_conv2d_<type>; weights packed with the output channel innermost."""
         x, w, y = op.inputs[0].type, op.inputs[1], op.output.type
-        s, (o, kh, kw, _) = suffix(x), w.type.shape
+        o, kh, kw, _ = w.type.shape
         packed = np.ascontiguousarray(constant(op, 1).transpose(1, 2, 3, 0))
         args = (op.inputs[0], Table(packed, "w"), bias_operand(op), op.output)
         shape = Struct(
@@ -192,8 +195,8 @@ class TransposeConv2D(OpDef):
             n=x.shape[0], ih=x.shape[1], iw=x.shape[2], ic=x.shape[3], oh=y.shape[1], ow=y.shape[2], oc=o,
             kh=kh, kw=kw, sh=self.stride[0], sw=self.stride[1], pt=self.pads[0], pl=self.pads[2],
         )  # fmt: skip
-        last = requantize_struct(op, self.act, self.uint8)
-        return KernelCall.of(f"ek_transpose_conv2d_{s}", *args, shape, last)
+        last = requantize_struct(op, self.act, self.uint8, self.even)
+        return KernelCall.of(f"ek_transpose_conv2d_{kernel_suffix(x, self.even)}", *args, shape, last)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

@@ -14,8 +14,21 @@ Pads = tuple[int, int, int, int]
 Pair = tuple[int, int]
 
 
+FARTHEST = 1 << 20
+"""Of steps and pads: what only damaged files exceed, and C's integers hold with room to multiply."""
+
+
+def check_steps(*steps: int) -> None:
+    """Raises ValueError for a stride or a dilation that leads nowhere, or out of all images."""
+    if not 1 <= min(steps) <= max(steps) <= FARTHEST:
+        raise ValueError(f"stride or dilation {steps}, of which each is from 1 to {FARTHEST}")
+
+
 def out_size(size: int, kernel: int, stride: int, dilation: int, before: int, after: int) -> int:
-    """Output positions along one axis."""
+    """Output positions along one axis. Raises ValueError for a step that leads nowhere, and for pads that cut off."""
+    check_steps(stride, dilation)
+    if not 0 <= min(before, after) <= max(before, after) <= FARTHEST:
+        raise ValueError(f"pads {before} and {after}; neither may be negative, or above {FARTHEST}")
     return (size + before + after - ((kernel - 1) * dilation + 1)) // stride + 1
 
 

@@ -29,6 +29,8 @@ from edgec.ops.slice import Slice
 from edgec.ops.unary import Abs
 
 Pads = list[tuple[int, int]]
+_TAPS = 4096
+"""Elements of a window that goes element by element: each is an operation or two."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,9 @@ class Windows:
         return cls(tuple(size), tuple(kernel), stride, dilation, tuple(pads), tuple(out))
 
     def taps(self) -> Iterator[tuple[int, ...]]:
-        """Every element of the window, by its place."""
+        """Every element of the window, by its place. Raises ValueError for so many that each cannot be an operation."""
+        if prod(self.kernel) > _TAPS:
+            raise ValueError(f"a window of {prod(self.kernel):,} elements is more than the {_TAPS:,} that edgec reads")
         return product(*map(range, self.kernel))
 
     def cut(self, at: Sequence[int]) -> tuple[slice, ...]:

@@ -181,9 +181,9 @@ def _edit(graph: Graph, op: Op, kept: Mapping[Value, Array], constants: Mapping[
 
 def _fold(graph: Graph, op: Op, columns: Array, constants: Mapping[Value, Array]) -> None:
     """What the channels that go have added to each output."""
-    k = np.where(columns, 0.0, constants[op.inputs[0]])
-    w = _array(op, 1).astype(np.float64)
-    more = (w * k).reshape(len(w), -1).sum(1)
+    w = _array(op, 1).astype(np.float64)[..., ~columns]
+    with np.errstate(invalid="ignore"):  # nothing of what is infinite is no number
+        more = (w * constants[op.inputs[0]][~columns]).reshape(len(w), -1).sum(1)
     if not more.any():
         return
     if len(op.inputs) > 2:

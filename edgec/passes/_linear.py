@@ -40,10 +40,11 @@ def scaled(rw: Rewriter, op: Op, scale: Array, offset: Array) -> list[Value]:
     along = [1] * w.type.rank
     along[op.spec.weight_axis] = -1
     inputs = [op.inputs[0], w]
-    if not (scale == 1).all():
+    with np.errstate(over="ignore", invalid="ignore"):  # what is infinite in the file stays so, and is told of
         product = (w.const.astype(np.float64) * scale.astype(np.float64).reshape(along)).astype(np.float32)
+        bias = (bias_of(op) * scale + offset).astype(np.float32)
+    if not (scale == 1).all():
         inputs[1] = rw.const(product, w.name)
-    bias = bias_of(op) * scale + offset
     if len(op.inputs) > 2 or bias.any():
-        inputs.append(rw.const(bias.astype(np.float32), op.inputs[2].name if len(op.inputs) > 2 else f"{w.name}_bias"))
+        inputs.append(rw.const(bias, op.inputs[2].name if len(op.inputs) > 2 else f"{w.name}_bias"))
     return inputs

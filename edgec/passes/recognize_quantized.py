@@ -2,23 +2,32 @@
 
 That is how ONNX writes a quantized model. The int8 form is TFLite's: an op takes it where its inputs have scales, its
 weights are integers again without loss, and its output goes into one scale only. What cannot stays float, between
-conversions. Results differ from ONNX's by at most one step for each op, where the two standards round differently.
+conversions. Ops that can round as onnxruntime does (`even`); results of others differ by at most one step each.
 """
 
 from __future__ import annotations
 
+from dataclasses import astuple, fields, replace
 from math import prod
 
 import numpy as np
 
 from edgec.ir import Graph, Op, OpDef, Quant, QuantRule, TensorType, Value
 from edgec.ir.rewrite import Rewriter
+from edgec.ops.activation import Clamp
+from edgec.ops.binary import Rounded
 from edgec.ops.common import quantize_bias
-from edgec.ops.conv import DepthwiseConv2D
-from edgec.ops.linear_quantization import integers
+from edgec.ops.conv import Conv2D, DepthwiseConv2D
+from edgec.ops.fixed_point import ACTIVATIONS
+from edgec.ops.linear_quantization import integers, quantized_weights
+from edgec.ops.matmul import FullyConnected
 from edgec.ops.pool import AveragePool2D
 from edgec.ops.quantize import Dequantize, Quantize
 from edgec.ops.reduce import Mean
+from edgec.ops.rounded import IDENTITY
+from edgec.ops.rounded import Rounded as Function
+from edgec.ops.transpose_conv import TransposeConv2D
+from edgec.ops.unary import Unary
 
 _COARSER = 2.0
 """A prescribed or an inherited scale may be so many times the one wanted: rounding to it then costs a step at most."""
@@ -32,17 +41,25 @@ def described(graph: Graph) -> bool:
 
 
 def run(graph: Graph) -> bool:
-    """Until no other op becomes int8; then no constant has to remember its scale any more."""
-    marked = [v for v in graph.constants() if v.type.dtype == "float32" and v.type.quant is not None]
+    """Until no other op becomes int8; then no constant has to remember its scale any more, except for weights that stay
+    float: that tells them from those that the file has in floats.
+    """
+    marked = _marked(graph)
     if not marked and not described(graph):
         return False
     pass_ = _Recognizer(graph)
     while pass_.round():
         pass_ = _Recognizer(graph, changed=True)
-    for v in graph.constants():
-        if v.type.dtype == "float32" and v.type.quant is not None:
-            v.type = v.type.with_quant(None)
-    return pass_.changed or bool(marked)
+    weights = {op.inputs[1] for op in graph.ops if _has_weights(op)} if described(graph) else set()
+    forgotten = [v for v in _marked(graph) if v not in weights]
+    for v in forgotten:
+        v.type = v.type.with_quant(None)
+    return pass_.changed or bool(forgotten)
+
+
+def _marked(graph: Graph) -> list[Value]:
+    """Floats that stand for integers of the file."""
+    return [v for v in graph.constants() if v.type.dtype == "float32" and v.type.quant is not None]
 
 
 class _Recognizer:
@@ -71,7 +88,7 @@ class _Recognizer:
         if source.type != op.output.type and self._prescribed(op, back):
             return
         if source.type != op.output.type or not self.rw.forward(op, source):
-            self.rw.update(op, Quantize(), [source])
+            self.rw.update(op, Function(IDENTITY), [source])
 
     def _prescribed(self, op: Op, back: Op) -> bool:
         """Keep the scale that an op prescribes for its output, where all readers may as well have that."""
@@ -97,16 +114,16 @@ class _Recognizer:
         return self._becomes(op, next(iter(scales)), next(iter(scales)))
 
     def _upwards(self, op: Op) -> bool:
-        """An op that moves elements and whose result is quantized may do so after that."""
+        """An op that moves elements, or bounds them, and whose result is quantized may do so after that."""
         wanted = self._wanted(op)
-        if wanted is None or not op.spec.moves() or op.output.type.dtype != "float32":
+        if wanted is None or not (op.spec.moves() or isinstance(op.spec, Clamp)) or op.output.type.dtype != "float32":
             return False
         inputs: list[Value] = []
         for i, v in enumerate(op.inputs):
             if op.spec.role(i) != "act":
                 inputs.append(v)
                 continue
-            spec = Quantize(even=True)
+            spec = Quantize(even=True, uint8=self._was_uint8(op))
             inputs.append(self.rw.add(op, spec, [v], f"{v.name}_int8", wanted))
         return self._write(op, inputs, wanted)
 
@@ -120,7 +137,7 @@ class _Recognizer:
         wanted = self._wanted(op)
         if wanted is None:
             return False
-        if op.spec.quant is QuantRule.FREE:
+        if op.spec.quant is QuantRule.FREE or _rounds(op.spec):
             return self._becomes(op, None, wanted)
         own = op.spec.fixed_quant() if op.spec.quant is QuantRule.FIXED else self._shared(op)
         if own is not None and isinstance(op.spec, AveragePool2D) and own != wanted and self._pools(op, wanted):
@@ -183,13 +200,27 @@ class _Recognizer:
         except ValueError:
             return False
         if type_.dtype == "int8":
-            y = self.rw.add(op, spec, inputs, f"{op.output.name}_int8", out)
+            y = self.rw.add(op, self._rounded(op, spec), inputs, f"{op.output.name}_int8", out)
             self.rw.update(op, Dequantize(), [y])
         elif type_.dtype == op.output.type.dtype:
             self.rw.update(op, inputs=inputs)
         else:
             return False
         return True
+
+    def _rounded(self, op: Op, spec: OpDef) -> OpDef:
+        """The same op with onnxruntime's rounding, where it has that."""
+        if _rounds(spec):
+            return Function(spec.kind, astuple(spec))
+        has = {f.name for f in fields(spec)}
+        if "even" not in has:
+            return spec
+        uint8 = {"uint8": True} if isinstance(spec, (Rounded, AveragePool2D)) and self._was_uint8(op) else {}
+        return replace(spec, even=True, **uint8)  # type: ignore[call-arg]
+
+    def _was_uint8(self, op: Op) -> bool:
+        """Whether what its result goes into was uint8 in the file."""
+        return any(isinstance(r.spec, Quantize) and r.spec.uint8 for r in self.rw.users(op.output))
 
     # ---- operands -------------------------------------------------------------------------------------------------
     def _source(self, v: Value) -> Value | None:
@@ -210,6 +241,9 @@ class _Recognizer:
 
     def _weight(self, op: Op, v: Value) -> Value | None:
         quant = v.type.quant
+        if v.const is not None and quant is None and _has_weights(op) and np.isfinite(v.const).all():
+            data, own = quantized_weights(v.const)
+            return self.rw.const(data, f"{v.name}_int8", own)
         if v.const is None or quant is None or (quant.axis is not None and quant.axis != op.spec.weight_axis):
             return None
         if quant.axis is not None and any(quant.zero_point):
@@ -237,6 +271,18 @@ class _Recognizer:
             return None
         data, quant = quantize_bias(v.const, x.scale, w.quant)
         return self.rw.const(data, f"{v.name}_int32", quant)
+
+
+def _rounds(spec: OpDef) -> bool:
+    """Whether it is a function that has a form with onnxruntime's rounding; clamps fold into other ops as they are."""
+    return isinstance(spec, Unary) and spec.kind not in (*ACTIVATIONS, "clamp")
+
+
+def _has_weights(op: Op) -> bool:
+    """Whether it is one whose float weights onnxruntime rounds: its convolutions, and products with a bias."""
+    if isinstance(op.spec, (Conv2D, DepthwiseConv2D, TransposeConv2D)):
+        return True
+    return isinstance(op.spec, FullyConnected) and len(op.inputs) > 2
 
 
 def _range(t: TensorType) -> tuple[float, float]:

@@ -13,10 +13,11 @@ from edgec.ir import KernelCall, Op, parse, print_graph
 from edgec.ops.arithmetic import Maximum
 from edgec.ops.binary import Binary
 from tests.fuzzing.graphs import random_graph, samples
+from tests.fuzzing.ways import PLAIN, Manner
 from tests.harness import has
 from tests.schedule.runner import FEATURES
 from tests.tables import graph_fuzz
-from tests.tables.graph_fuzz import ALL, Tally, again, fuzz
+from tests.tables.graph_fuzz import ALL, Tally, again, fuzz, manner_of, table
 
 CORE = "x86_64_v3"
 needs_core = pytest.mark.skipif(not has(FEATURES[CORE]), reason="this machine has no AVX2")
@@ -39,6 +40,35 @@ def test_all_ways_agree_but_c() -> None:
     assert len(tally.kinds) > 90
 
 
+def test_c_is_made_in_many_ways() -> None:
+    manners = [manner_of(5, n) for n in range(1000)]
+    assert {m.core for m in manners} >= {PLAIN}
+    assert {m.level for m in manners} == {"-O0", "-O1"}
+    assert sum(m.chance is not None for m in manners) == 500
+    assert {m.core for m in manners[:100]} <= {CORE, PLAIN}  # one program has one core
+    assert not any(flag.startswith("-mcpu") for flag in Manner(PLAIN, "-O0").command)
+    assert manner_of(5, 7) == manners[7]
+
+
+def test_what_was_reached_is_a_table() -> None:
+    tally = Tally()
+    assert not list(fuzz(6, range(5), ["text"], CORE, tally))
+    rows = list(table(tally.reached))
+    assert len(rows) == 2 + len(samples())
+    assert f"| {min(tally.kinds)} | {tally.kinds[min(tally.kinds)]} |" in "\n".join(rows)
+
+
+def test_graphs_have_odd_scales_dead_channels_odd_names_and_operands_twice() -> None:
+    graphs = [random_graph(8, i) for i in range(300)]
+    scales = {v.type.quant.scale[0] for g in graphs for v in g.values() if v.type.quant is not None}
+    assert min(scales) < 1e-5
+    assert max(scales) > 100
+    assert any(v.name == "*/" for g in graphs for v in g.values())
+    assert any(op.inputs[0] is op.inputs[1] for g in graphs for op in g.ops if op.kind in ("add", "mul", "where"))
+    weights = [op.inputs[1].const for g in graphs for op in g.ops if "weight" in op.spec.roles]
+    assert any(w is not None and w.ndim and w.size and not w.reshape(len(w), -1).any(1).all() for w in weights)
+
+
 @needs_core
 @pytest.mark.cc
 def test_c_agrees() -> None:
@@ -58,7 +88,7 @@ def test_graphs_are_of_every_kind_and_rank_and_the_same_for_a_seed() -> None:
 @pytest.mark.cc
 @pytest.mark.slow
 def test_a_fault_is_found_shrunk_and_kept(monkeypatch: pytest.MonkeyPatch, kept: Path) -> None:
-    numbers = [n for n in range(60) if any(op.kind == "maximum" for op in random_graph(3, n).ops)][:4]
+    numbers = [n for n in range(600) if any(op.kind == "maximum" for op in random_graph(3, n).ops)][:14]
     whole = Binary.c
 
     def wrong(self: Binary, op: Op) -> KernelCall:
@@ -76,5 +106,5 @@ def test_a_fault_is_found_shrunk_and_kept(monkeypatch: pytest.MonkeyPatch, kept:
             assert parse(printed) == parse(path.read_text())
             assert [op.kind for op in parse(printed).ops] == ["maximum"]
             assert re.search(r"c: .* is .*, not ", text)
-            assert again(path, ["c"], CORE)
-    assert not again(path, ["c"], CORE)
+            assert again(path, ["c"])
+    assert not again(path, ["c"])

@@ -84,6 +84,8 @@ def test_tflite_is_interp(kind: str, sample: Sample) -> None:
     graph = sample_graph(sample)
     if any(op.spec.to_tflite(op) is None for op in graph.ops):
         pytest.skip("TFLite has no such operator")
+    if any(op.spec.as_tflite() != op.spec for op in graph.ops):
+        pytest.skip("TFLite rounds otherwise")
     inputs = random_inputs(graph)
     assert_agree(run_tflite(graph, inputs), interp(graph, inputs))
 

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from edgec.errors import EdgecError, InputError, UnsupportedError
+from edgec.frontends import read_model
 from edgec.frontends.onnx import read_onnx
 from edgec.ir import interp
 from tests.frontends.onnx_files import agree, node, write
@@ -171,11 +173,25 @@ def test_a_dynamic_input(tmp_path: Path) -> None:
     assert read_onnx(path, {"x": (2, 3, 5, 7)}).inputs[0].type.shape == (2, 3, 5, 7)
 
 
-@pytest.mark.parametrize("batch", ["batch", None, 0])
+@pytest.mark.parametrize("batch", ["batch", None])
 def test_a_dynamic_batch_is_one(tmp_path: Path, batch: int | str | None) -> None:
     path = write(tmp_path / "m.onnx", RELU, {"x": [batch, 3, 4]}, ["y"])
     assert read_onnx(path, {}).inputs[0].type.shape == (1, 3, 4)
     assert read_onnx(path, {"x": (5, 3, 4)}).inputs[0].type.shape == (5, 3, 4)
+
+
+@pytest.mark.parametrize("shape", [(0, 3, 4), (2, 0, 4), (0,)])
+def test_a_dimension_of_0_is_0(shape: tuple[int, ...], tmp_path: Path) -> None:
+    """As onnxruntime has it; another size can be given."""
+    path = write(tmp_path / "m.onnx", RELU, {"x": shape}, ["y"])
+    graph, x = read_onnx(path, {}), np.ones(shape, np.float32)
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    np.testing.assert_array_equal(interp(graph, {"x": x})["y"], session.run(None, {"x": x})[0])
+    assert graph.inputs[0].type.shape == shape
+    with pytest.raises(InputError, match=r"x has the shape \[.*0.*\], without an element"):
+        read_model(path)
+    given = tuple(d or 5 for d in shape)
+    assert read_onnx(path, {"x": given}).inputs[0].type.shape == given
 
 
 def test_a_vector_has_no_batch(tmp_path: Path) -> None:
@@ -289,3 +305,14 @@ def test_names_are_those_of_the_file(tmp_path: Path) -> None:
     names = {v.name for v in graph.values()}
     assert {"x", "mid", "y"} <= names
     assert {op.source for op in graph.ops} == {"n_mid", "n_y"}
+
+
+def test_an_output_that_is_no_tensor_is_refused(tmp_path: Path) -> None:
+    """Also where it is known: a sequence of one is no tensor with one more dimension."""
+    one = helper.make_node("Constant", [], ["one"], value=numpy_helper.from_array(np.ones(5, np.float32)))
+    nodes = [one, helper.make_node("SequenceConstruct", ["one"], ["y"])]
+    outputs = [helper.make_tensor_sequence_value_info("y", TensorProto.FLOAT, None)]
+    path = tmp_path / "sequence.onnx"
+    onnx.save(helper.make_model(helper.make_graph(nodes, "sequence", [], outputs)), path)
+    with pytest.raises(UnsupportedError, match="output y is no tensor"):
+        read_model(path)

@@ -21,6 +21,7 @@ from onnxruntime.quantization import (
 )
 
 from edgec.drive.quantized_file import notes
+from edgec.errors import UnsupportedError
 from edgec.frontends.onnx import read_onnx
 from edgec.ir import Array, Quant, interp, parse, print_graph, verify
 from edgec.passes.pipeline import optimize
@@ -132,6 +133,10 @@ OPERATORS: dict[str, Callable[[], tuple[list[NodeProto], dict[str, Array]]]] = {
 }
 
 
+EXACT = ("conv", "matmul", "gemm", "add", "mul", "global", "concat", "leaky", "sigmoid")
+"""Beginnings of the names of those whose rounding edgec follows."""
+
+
 @pytest.mark.parametrize("name", OPERATORS)
 def test_a_quantized_operator_is_one_int8_operation_within_a_step(name: str, tmp_path: Path) -> None:
     nodes, constants = OPERATORS[name]()
@@ -148,11 +153,21 @@ def test_a_quantized_operator_is_one_int8_operation_within_a_step(name: str, tmp
     graph = optimize(graph)
     verify(graph, "quantized")
     assert not [op for op in graph.ops if "float32" in (v.type.dtype for v in op.outputs)], print_graph(graph, False)
+    if name.startswith(EXACT):
+        np.testing.assert_array_equal(interp(graph, x)["y"], want)
     got = interp(graph, x)["y"]
     assert got.dtype == want.dtype
     assert np.abs(got.astype(int) - want).max() <= 1
     np.testing.assert_array_equal(run_c(graph, x)["y"], got)
     assert parse(print_graph(graph)) == graph
+
+
+@pytest.mark.parametrize("outputs", [[], [""]])
+def test_an_operator_that_writes_nothing_is_left_out(outputs: list[str], tmp_path: Path) -> None:
+    nodes, constants = _conv(U8, 1, np.int8)
+    mute = helper.make_node("QLinearConv", nodes[0].input, outputs, "mute")
+    path = save(tmp_path / "m.onnx", [mute, *nodes], {"x": (2, SHAPE), "y": (2, None)}, constants)
+    assert [op.kind for op in read_onnx(path, {}).ops].count("conv2d") == 1
 
 
 def test_weights_that_are_asymmetric_per_channel_stay_float(tmp_path: Path) -> None:
@@ -164,6 +179,15 @@ def test_weights_that_are_asymmetric_per_channel_stay_float(tmp_path: Path) -> N
     graph = optimize(read_onnx(path, {}))
     np.testing.assert_array_equal(interp(graph, x)["y"], session(path).run(None, x)[0])
     assert "1 x conv2d" in notes(graph)[1]
+
+
+@pytest.mark.parametrize("name", ["self", "output", "op_type", "axes"])
+def test_an_attribute_that_no_operator_has(name: str, tmp_path: Path) -> None:
+    nodes, constants = _conv(U8, 1, S8)
+    nodes[0].attribute.append(helper.make_attribute(name, 1))
+    ends = {"x": (TensorProto.UINT8, SHAPE), "y": (TensorProto.UINT8, None)}
+    with pytest.raises(UnsupportedError, match=f"the attribute {name} "):
+        read_onnx(save(tmp_path / "m.onnx", nodes, ends, constants), {})
 
 
 # ---- what onnxruntime's quantizer writes -----------------------------------------------------------------------------

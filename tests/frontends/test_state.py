@@ -18,7 +18,7 @@ from edgec.passes.pipeline import optimize
 from tests.frontends.onnx_files import node, write
 from tests.frontends.test_tflite_operators import lstm
 from tests.frontends.tflite_operators import packed
-from tests.frontends.tflite_state import START, litert_calls, stateful
+from tests.frontends.tflite_state import BUILTIN, START, litert_calls, stateful
 
 _RNG = np.random.default_rng(0)
 
@@ -62,7 +62,7 @@ def test_a_sequence_goes_on_where_the_last_one_ended(tmp_path: Path) -> None:
     graph = _read(tmp_path, packed(model))
     assert [s.input for s in graph.state] == ["x18", "x19"]
     calls, xs = Calls(optimize(graph)), [fed["x0"], fed["x0"] * 2, fed["x0"] - 1]
-    for x, (want,) in zip(xs, litert_calls(packed(model), xs, builtin=True), strict=True):
+    for x, (want,) in zip(xs, litert_calls(packed(model), xs, BUILTIN), strict=True):
         np.testing.assert_allclose(calls({"x0": x})["y0"], want, atol=1e-5)
 
 

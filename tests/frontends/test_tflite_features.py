@@ -120,6 +120,19 @@ def test_tensors_of_one_name(tmp_path: Path) -> None:
     explain_model(path, Options(target="pi4+coral"))
 
 
+def test_what_follows_from_an_open_dimension_is_open(tmp_path: Path) -> None:
+    """Though the file does not say it: TFLite computes shapes; tools that insert operators declare what they see."""
+    model, path = parsed(), tmp_path / "m.tflite"
+    plain = read_after(packed(model), path)
+    sub = model.subgraphs[0]
+    made = [i for op in sub.operators for i in op.outputs]
+    for i in made:
+        sub.tensors[i].shape = [7, *sub.tensors[i].shape[1:]]
+    sub.tensors[made[0]].shapeSignature = [-1, *sub.tensors[made[0]].shape[1:]]
+    graph = read_after(packed(model), path)
+    assert print_graph(graph) == print_graph(plain)
+
+
 def read_after(data: bytes, path: Path) -> Graph:
     path.write_bytes(data)
     return read_model(path)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from ai_edge_litert import schema_py_generated as schema
 
 import edgec
 from edgec.drive.lower import Options, lower
@@ -74,6 +76,34 @@ def test_operators(case: Case, tmp_path: Path) -> None:
         assert np.abs(got["y0"] - want).max() <= steps
 
 
+@pytest.mark.parametrize("name", ["CONV_2D", "ADD", "MUL"])
+def test_results_end_where_int16_does(name: str, tmp_path: Path) -> None:
+    """Scales that are too fine for what is computed, as calibration with few samples finds them."""
+    _, options, inputs, shape, scale, steps = next(c for c in _cases() if c[0] == name)
+    model = model_of(name, options, inputs, [(shape, _S16)])
+    tensors = model.subgraphs[0].tensors
+    quantized(tensors[-1], ([scale / 64], [0], 0))
+    doubled = copy.deepcopy(tensors[-1])  # read by another operator: the end of the graph alone would hide it
+    doubled.name, doubled.buffer = b"y1", len(model.buffers)
+    model.buffers.append(schema.BufferT())
+    quantized(doubled, ([scale / 16], [0], 0))
+    tensors.append(doubled)
+    add = next(c for c in _cases() if c[0] == "ADD")
+    other = model_of("ADD", add[1], add[2], [(shape, _S16)])
+    model.operatorCodes.append(other.operatorCodes[0])
+    operator = other.subgraphs[0].operators[0]
+    operator.opcodeIndex, operator.inputs = 1, np.array([len(tensors) - 2] * 2, np.int32)
+    operator.outputs = model.subgraphs[0].outputs = np.array([len(tensors) - 1], np.int32)
+    model.subgraphs[0].operators.append(operator)
+    (tmp_path / "m.tflite").write_bytes(packed(model))
+    fed = {f"x{i}": x.data for i, x in enumerate(inputs) if not x.const}
+    want = reference(packed(model), fed)["y1"].astype(int)
+    assert (np.abs(want) >= 16383).any()
+    graph = read_model(tmp_path / "m.tflite")
+    for got in (interp(graph, fed), run_c(optimize(graph), fed)):
+        assert np.abs(got["y1"] - want).max() <= steps
+
+
 def test_a_file_of_16_bits_can_become_int8(tmp_path: Path) -> None:
     """Its border keeps its types; inside it is a float model, which calibration makes int8."""
     name, options, inputs, shape, scale, _ = _cases()[0]
@@ -84,5 +114,6 @@ def test_a_file_of_16_bits_can_become_int8(tmp_path: Path) -> None:
     np.savez(tmp_path / "c.npz", x0=_RNG.integers(-20000, 20000, (8, 1, 5, 6, 3)).astype(_S16))
     graph = lower(path, Options(calibrate=tmp_path / "c.npz", quantize="fast")).graph
     assert {op.output.type.dtype for op in graph.ops if op.kind == "conv2d"} == {"int8"}
+    assert "clamp" not in {op.kind for op in graph.ops}
     assert (graph.inputs[0].type.dtype, graph.outputs[0].type.dtype) == ("int16", "int16")
     assert edgec.explain(path)

@@ -102,9 +102,13 @@ def stateful() -> bytes:
     return packed(f.model)
 
 
-def litert_calls(data: bytes, inputs: Iterable[Array], builtin: bool = False) -> Iterator[list[Array]]:
+BUILTIN = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+
+
+def litert_calls(
+    data: bytes, inputs: Iterable[Array], kind: OpResolverType = OpResolverType.BUILTIN_REF
+) -> Iterator[list[Array]]:
     """The outputs of one call after the other."""
-    kind = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES if builtin else OpResolverType.BUILTIN_REF
     interpreter = Interpreter(model_content=data, experimental_op_resolver_type=kind)
     interpreter.allocate_tensors()
     (given,) = interpreter.get_input_details()

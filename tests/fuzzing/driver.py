@@ -7,6 +7,9 @@ it ends with exit code 0, 1 or 2, says nothing but printable text, and leaves no
 from __future__ import annotations
 
 import contextlib
+import gc
+import importlib
+import io
 import os
 import resource
 import select
@@ -15,11 +18,13 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 GOOD = (0, 1, 2)
+FIXTURE = Path(__file__).parents[2] / "fixtures" / "digits" / "digits.onnx"
+Call = Callable[[], int]
 _TRACEBACK = "Traceback (most recent call last)"
 _SAID = 200_000  # characters of output that are looked at
 
@@ -52,24 +57,60 @@ class Verdict:
         return (bugs or lines or [""])[-1][:300]
 
 
-def preload() -> None:
-    """What a verb would import, so that children do not."""
+def preload(calls: Iterable[Call], folder: Path) -> None:
+    """What these calls would import and every child read again, so that children find it.
 
-    import edgec.cli.main
-    import edgec.drive.compile
-    import edgec.drive.explain
-    import edgec.drive.run
-    import edgec.report.explain  # noqa: F401
+    The calls run in children; this process imports what they did, and reads one network itself, for this machine: no
+    solver's threads may be running when it forks.
+    """
+    names = folder / "modules"
+    found = dict[str, None]()
+    for call in calls:
+        run(lambda call=call: _named(call, names), folder)  # type: ignore[misc]
+        found.update(dict.fromkeys(names.read_text().split()))
+        names.unlink()
+    for name in found:
+        with contextlib.suppress(ImportError):  # made by another module as it is imported
+            importlib.import_module(name)
+    for more in ([], ["--json"], ["--html", folder / "warm.html"]):
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
+            verb("explain", FIXTURE, "--target", "host", *more)()
+    (folder / "warm.html").unlink()
+    gc.collect()
+    gc.freeze()  # or a child's collector writes to every page that it shares with this process
 
 
-def verb(*args: str | Path) -> Callable[[], int]:
+def _named(call: Call, names: Path) -> int:
+    """What a call imports, in a file, however the call ends."""
+    try:
+        return call()
+    finally:
+        names.write_text("\n".join(m for m in sys.modules if not m.startswith("__")))
+
+
+def verb(*args: str | Path) -> Call:
     """A command line of edgec."""
     from edgec.cli.main import run_verb
 
     return lambda: run_verb([str(a) for a in args])
 
 
-def run(call: Callable[[], int], folder: Path, limits: Limits = LIMITS) -> Verdict:
+def guarded(call: Callable[[], object]) -> Call:
+    """As a verb ends: the exit code of edgec's own errors, and of the error that a reader is to raise."""
+    from edgec.errors import EdgecError
+
+    def run() -> int:
+        try:
+            call()
+        except EdgecError as e:
+            print(e)
+            return e.exit_code
+        return 0
+
+    return run
+
+
+def run(call: Call, folder: Path, limits: Limits = LIMITS) -> Verdict:
     """Runs it in a child whose working folder this is; the child's own temporary folder is watched and removed."""
     tmp = Path(tempfile.mkdtemp(prefix="case-", dir=folder))
     said = tmp.with_suffix(".txt")
@@ -118,7 +159,7 @@ def _wait(pid: int, until: float) -> int | None:
         os.close(descriptor)
 
 
-def _child(call: Callable[[], int], folder: Path, tmp: Path, said: Path, limits: Limits) -> None:
+def _child(call: Call, folder: Path, tmp: Path, said: Path, limits: Limits) -> None:
     """Never comes back."""
     code = 70
     try:

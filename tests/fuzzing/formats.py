@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import random
+import tempfile
 import warnings
 import zipfile
 from collections.abc import Callable, Mapping
@@ -13,17 +14,18 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
 
-from tests.fuzzing.driver import verb
+from tests.fuzzing.driver import Call, guarded, verb
+from tests.fuzzing.formats_beside import besides, damaged_beside, read_beside
 from tests.fuzzing.model_files import damaged_onnx, damaged_tflite
 from tests.fuzzing.mutations import flipped, odd, regrown, retyped
 
 ROOT = Path(__file__).parents[2]
 DIGITS = ROOT / "fixtures" / "digits"
-Call = Callable[[], int]
 Damage = Callable[[random.Random, bytes], bytes]
 
 
@@ -39,21 +41,6 @@ class Format:
 def _mixed(structured: Damage, share: float) -> Damage:
     """That, or for a share of the cases bytes alone."""
     return lambda rng, data: flipped(rng, data) if rng.random() < share else structured(rng, data)
-
-
-def guarded(call: Callable[[], object]) -> Call:
-    """As a verb ends: the exit code of edgec's own errors, and of the error that a reader is to raise."""
-    from edgec.errors import EdgecError
-
-    def run() -> int:
-        try:
-            call()
-        except EdgecError as e:
-            print(e)
-            return e.exit_code
-        return 0
-
-    return run
 
 
 # ---- models
@@ -124,13 +111,25 @@ def _compiled(rng: random.Random, data: bytes, folder: Path) -> Call:
 @cache
 def bundle() -> bytes:
     """Of the fixture, for this machine."""
-    import tempfile
+    return _bundle_of()
 
+
+@cache
+def task_bundle() -> bytes:
+    """The same in int8, with preprocessing and what its output means."""
+    with tempfile.TemporaryDirectory() as tmp:
+        labels = Path(tmp) / "labels.txt"
+        labels.write_text("\n".join(f"digit {i}" for i in range(10)))
+        made_of = {"calibrate": DIGITS / "digits_calibration.npz", "quantize": "fast"}
+        return _bundle_of(**made_of, labels=labels, task="classification", preprocess="0_1,gray")
+
+
+def _bundle_of(**options: Any) -> bytes:
     import edgec
 
     with tempfile.TemporaryDirectory() as tmp:
-        made = edgec.compile(DIGITS / "digits.onnx", output=Path(tmp) / "digits.edgec", cc="gcc")
-        return made.path.read_bytes()
+        out = Path(tmp) / "digits.edgec"
+        return edgec.compile(DIGITS / "digits.onnx", output=out, cc="gcc", **options).path.read_bytes()
 
 
 def damaged_bundle(rng: random.Random, data: bytes) -> bytes:
@@ -165,14 +164,17 @@ def _content(rng: random.Random, name: str, data: bytes) -> bytes:
 def _bundle(rng: random.Random, data: bytes, folder: Path) -> Call:
     path, inputs = folder / "m.edgec", folder / "in.npz"
     path.write_bytes(data)
-    np.savez(inputs, input=np.zeros((1, 1, 8, 8), np.float32))
-    match rng.randrange(5):
+    np.savez(inputs, input=np.zeros((1, 1, 32, 32), np.float32))
+    (folder / "a.png").write_bytes(samples()[4])
+    match rng.randrange(8):
         case 0:
             return verb("bench", path, "--runs", "3", "--json", folder / "b.json", "--html", folder / "b.html")
-        case 1:
-            return verb("package", path, "-o", folder / "m.deb", "--target", "host")
-        case 2:
+        case 1 | 2:
+            return verb("package", path, "-o", folder, *rng.choice(([], ["--format", "tar"])))
+        case 3:
             return verb("diff", DIGITS / "digits.onnx", path, "--inputs", inputs, "--cc", "gcc")
+        case 4 | 5:
+            return verb("run", path, "--input", folder / "a.png", *rng.choice(([], ["--json"], ["--raw"])))
         case _:
             return verb("run", path, "--input", inputs, "--output", folder / "o.npz")
 
@@ -180,8 +182,6 @@ def _bundle(rng: random.Random, data: bytes, folder: Path) -> Call:
 @cache
 def reports() -> list[bytes]:
     """What edgec bench --json writes."""
-    import tempfile
-
     from edgec.cli.main import run_verb
 
     with tempfile.TemporaryDirectory() as tmp:
@@ -227,7 +227,7 @@ name = "a"
 steps = ["minmax"]
 [[candidate]]
 name = "b"
-steps = [{step = "histogram"}, "bias"]
+steps = [{step = "ranges", method = "entropy"}, "bias"]
 """
 URLS = (
     "ssh://[::1", "ssh://a b", "ssh://-oProxyCommand=x", "ssh://\\u0000", "ssh://a:b@c", "ssh://a:99999", "ssh://$(x)",
@@ -267,10 +267,10 @@ def samples() -> list[bytes]:
     rng, found = np.random.default_rng(0), [(DIGITS / "digits_calibration.npz").read_bytes()]
     for save in (np.savez, np.savez_compressed):
         file = io.BytesIO()
-        save(file, input=rng.random((6, 1, 8, 8), np.float32))
+        save(file, input=rng.random((6, 1, 32, 32), np.float32))
         found.append(file.getvalue())
     file = io.BytesIO()
-    np.savez(file, **{f"in{k}_0": rng.random((1, 1, 8, 8), np.float32) for k in range(4)})  # type: ignore[arg-type]
+    np.savez(file, **{f"in{k}_0": rng.random((1, 1, 32, 32), np.float32) for k in range(4)})  # type: ignore[arg-type]
     found.append(file.getvalue())
     pixels = Image.fromarray(rng.integers(0, 256, (16, 16, 3), np.uint8))
     for kind in ("png", "jpeg", "bmp", "webp", "ppm"):
@@ -317,7 +317,7 @@ def damaged_samples(rng: random.Random, data: bytes) -> bytes:
 def _samples(rng: random.Random, data: bytes, folder: Path) -> Call:
     path = folder / "data.npz"
     if data[:2] != b"PK" and rng.random() < 0.9:
-        (folder / "photos").mkdir()
+        (folder / "photos").mkdir(exist_ok=True)
         path = folder / "photos" / f"a{rng.choice(('.png', '.jpg', '.bmp', '.webp', '.ppm'))}"
     path.write_bytes(data)
     given = path if path.suffix == ".npz" or rng.random() < 0.5 else path.parent
@@ -426,11 +426,12 @@ FORMATS: Mapping[str, Format] = {
     "onnx": Format(onnx_files, _mixed(damaged_onnx, 0.15), _model(".onnx")),
     "tflite": Format(tflite_files, _mixed(damaged_tflite, 0.15), _model(".tflite")),
     "compiled": Format(tflite_files, _mixed(damaged_tflite, 0.5), _compiled),
-    "edgec": Format(lambda: [bundle()], _mixed(damaged_bundle, 0.2), _bundle),
+    "edgec": Format(lambda: [bundle(), task_bundle()], _mixed(damaged_bundle, 0.2), _bundle),
     "bench": Format(reports, _json, _report),
     "toml": Format(lambda: [CONFIG, CONFIG, RECIPE], _config, _toml),
     "samples": Format(samples, _mixed(damaged_samples, 0.4), _samples),
     "log": Format(logs, retyped, _log),
     "ir": Format(graphs, retyped, _graph),
+    "beside": Format(besides, damaged_beside, read_beside),
     "protocol": Format(lambda: [b""], lambda rng, data: data, _messages),
 }

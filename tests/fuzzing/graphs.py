@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from edgec.ir import Array, Builder, Graph, OpDef, Quant, Sample, TensorType, Value
+from edgec.ir import Array, Builder, Graph, OpDef, Quant, QuantRule, Sample, TensorType, Value
 from edgec.ir.opdef import Arg
 from edgec.ir.verify import VerifyError, verify
 from edgec.ops.broadcast import Tile
@@ -53,11 +53,14 @@ class _Maker:
     def add(self) -> None:
         """One op after a sample, of other shapes where the op takes them, reading what there is."""
         of = samples()
-        sample = self.pick(of[self.pick(tuple(of))])
+        sample = self.rescaled(self.pick(of[self.pick(tuple(of))]))
         args = next((a for a in (self.varied(sample) for _ in range(_TRIES)) if a is not None), sample.args)
         ops, inputs = len(self.build.graph.ops), len(self.build.graph.inputs)
         try:
-            self.write(sample, [self.operand(sample, args, i) for i in range(len(args))])
+            values: list[Value] = []
+            for i in range(len(args)):
+                values.append(self.operand(sample, args, i, values))
+            self.write(sample, values)
         except (ValueError, VerifyError):  # what was made for it is there for no one
             del self.build.graph.ops[ops:], self.build.graph.inputs[inputs:]
 
@@ -69,6 +72,41 @@ class _Maker:
         alone = Graph("op", [v for v in dict.fromkeys(values) if v.const is None], results, [op])
         verify(alone, "partitioned")
         self.pool += [v for v in results if not _of_the_border(v.type)]
+
+    def rescaled(self, sample: Sample) -> Sample:
+        """Sometimes with other scales and zero points, odd or extreme; biases keep the product of two."""
+        acts = [a.type for i, a in enumerate(sample.args) if sample.spec.role(i) == "act" and a.type.is_quantized]
+        whole = all(t.quant is not None and t.quant.axis is None and t.dtype == "int8" for t in acts)
+        if not acts or not whole or self.rng.random() < 0.6 or sample.spec.quant is QuantRule.FLOAT:
+            return sample
+        same = self.quant()
+        one = sample.spec.quant is QuantRule.SAME
+        new = [same if one or i == 0 else self.quant() for i in range(len(sample.args))]
+        args = []
+        for i, arg in enumerate(sample.args):
+            if sample.spec.role(i) == "act" and arg.type.is_quantized:
+                args.append(replace(arg, type=arg.type.with_quant(new[i])))
+            elif sample.spec.role(i) == "bias" and arg.type.quant is not None:
+                weight = sample.args[1].type.quant
+                assert weight is not None
+                scales = tuple(float(np.float32(new[0].scale[0]) * np.float32(s)) for s in weight.scale)
+                args.append(
+                    replace(arg, type=arg.type.with_quant(Quant(scales, (0,) * len(scales), weight.axis and 0)))
+                )
+            else:
+                args.append(arg)
+        given = sample.output_quant
+        if given is not None and sample.spec.quant is not QuantRule.FIXED:
+            given = same if one else self.quant()
+        return replace(sample, args=tuple(args), output_quant=given)
+
+    def quant(self) -> Quant:
+        """Of int8: mostly about 1/50, sometimes tiny or huge; any zero point."""
+        far = self.rng.random() < 0.2
+        scale = 10.0 ** (self.rng.uniform(-7, 4) if far else self.rng.uniform(-2.5, -0.5))
+        return Quant.per_tensor(
+            float(np.float32(scale)), int(self.pick((-128, 127, 0, int(self.rng.integers(-128, 128)))))
+        )
 
     def varied(self, sample: Sample) -> tuple[Arg, ...] | None:
         """Its operands in other shapes: dimensions renamed, some 1, one more in front; None where the op refuses."""
@@ -95,11 +133,18 @@ class _Maker:
             return None
         return tuple(made) if all(t.size <= _LARGEST for t in (*types, *(a.type for a in made))) else None
 
-    def operand(self, sample: Sample, args: tuple[Arg, ...], i: int) -> Value:
-        """A constant, what an op made, or an input."""
+    def operand(self, sample: Sample, args: tuple[Arg, ...], i: int, before: list[Value]) -> Value:
+        """A constant, what an op made, or an input; what it reads before as well. Some channels of weights are dead."""
         arg, spec = args[i], sample.spec
         if arg.const:
-            return self.build.const(arg.data if arg.data is not None else self.array(arg.type), "c", arg.type.quant)
+            array = arg.data if arg.data is not None else self.array(arg.type)
+            if arg.data is None and spec.role(i) == "weight" and array.ndim and self.rng.random() < 0.1:
+                array[self.rng.random(array.shape[0]) < 0.5] = 0
+            return self.build.const(array, "c", arg.type.quant)
+        if before and arg.data is None and spec.role(i) == "act" and self.rng.random() < 0.1:
+            value = self.pick(before)
+            if value.const is None and fits(sample, args, i, value.type):
+                return value
         if spec.role(i) == "act" and arg.data is None:
             if self.pool and self.rng.random() < 0.75 and not _of_the_border(arg.type):
                 value = self.pick(self.pool[-3:] if self.rng.random() < 0.6 else self.pool)
@@ -126,6 +171,8 @@ class _Maker:
             if to.quant is not None and to.quant.axis is not None:
                 raise ValueError("scales of channels")
             if to.is_quantized:
+                if x.type.is_quantized and "int16" in (x.type.dtype, to.dtype):  # as front-ends read int16
+                    x = b.add(Dequantize(), [x], "dequantize")
                 if not x.type.is_quantized and x.type.dtype != "float32":
                     x = b.add(Cast("float32"), [x], "cast")
                 x = b.add(Quantize(to.dtype), [x], "quantize", to.quant)
@@ -148,7 +195,7 @@ def outputs(sample: Sample, inputs: list[TensorType]) -> list[TensorType]:
     """The types of a sample's outputs; raises ValueError where it does not take these inputs."""
     types = sample.spec.infer(*inputs)
     quant = sample.output_quant
-    return [t if quant is None or t.dtype not in ("int8", "uint8") else t.with_quant(quant) for t in types]
+    return [t if quant is None or t.dtype not in ("int8", "uint8", "int16") else t.with_quant(quant) for t in types]
 
 
 def fits(sample: Sample, args: tuple[Arg, ...], i: int, given: TensorType) -> bool:
@@ -178,6 +225,16 @@ def _stretched(quant: Quant | None, shape: tuple[int, ...]) -> Quant | None:
     return Quant((quant.scale * repeats)[:n], (quant.zero_point * repeats)[:n], quant.axis)
 
 
+_NAMES = ('a"b', "*/", "\\", "x\ny", "\u202e", "é", "%s", "a b", "//", "int", "0", "out[0]", "\x1b[31m", "'", "y" * 300)
+
+
+def _name_oddly(graph: Graph, rng: np.random.Generator) -> None:
+    """Some values are called what files may call them."""
+    values = list(graph.values())
+    for name, at in zip(_NAMES, rng.permutation(len(values)), strict=False):
+        values[at].name = name
+
+
 def random_graph(seed: int, number: int) -> Graph:
     """The graph of a case. Each case of a seed has its own random numbers."""
     rng = np.random.default_rng([seed, number])
@@ -193,4 +250,6 @@ def random_graph(seed: int, number: int) -> Graph:
     graph.outputs = (ends[::-1] + between)[:PORTS]
     graph.drop_unused()
     graph.inputs = [v for v in graph.inputs if v in graph.users()]
+    if rng.random() < 0.05:
+        _name_oddly(graph, rng)
     return graph if graph.ops else random_graph(seed, number + (1 << 32))

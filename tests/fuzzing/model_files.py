@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 from ai_edge_litert import schema_py_generated as schema
 
-from tests.fuzzing.mutations import odd
+from tests.fuzzing.mutations import FLOATS, TEXTS, odd
 
 Change = Callable[[], None]
 
@@ -21,11 +21,94 @@ def damaged_onnx(rng: random.Random, data: bytes) -> bytes:
     """Of a .onnx file."""
     model = onnx.ModelProto.FromString(data)
     for _ in range(rng.choice((1, 1, 2, 3))):
+        if model.graph.node and rng.random() < 0.4:
+            rng.choice((_rewired, _rewired, _renamed, _reweighted, _without_node, _retyped))(rng, model.graph)
+            continue
         places = list(_messages(model))
         weights = [len(m.ListFields()) for m in places]
         message = rng.choices(places, weights)[0]
         _change(rng, message)
     return bytes(model.SerializeToString())
+
+
+def _values(graph: Any) -> list[str]:
+    """The names of all values."""
+    made = [name for n in graph.node for name in n.output]
+    return [*made, *(v.name for v in graph.input), *(t.name for t in graph.initializer), ""]
+
+
+def _rewired(rng: random.Random, graph: Any) -> None:
+    """A node reads, writes or gives something else that is there; perhaps what comes after it."""
+    node = rng.choice(graph.node)
+    ends = rng.choice((node.input, node.input, node.output))
+    if len(ends):
+        ends[rng.randrange(len(ends))] = rng.choice(_values(graph))
+    elif len(graph.output):
+        rng.choice(graph.output).name = rng.choice(_values(graph))
+
+
+def _renamed(rng: random.Random, graph: Any) -> None:
+    """One value has another name wherever it stands."""
+    old, new = rng.choice(_values(graph)), rng.choice(TEXTS).encode(errors="replace").decode()
+    for ends in (e for n in graph.node for e in (n.input, n.output)):
+        for i, name in enumerate(ends):
+            if name == old:
+                ends[i] = new
+    for one in (*graph.input, *graph.output, *graph.initializer, *graph.value_info):
+        one.name = new if one.name == old else one.name
+
+
+def _reweighted(rng: random.Random, graph: Any) -> None:
+    """Elements of a constant are others; or it is of another shape or type, and whole."""
+    floats = [t for t in graph.initializer if t.data_type == onnx.TensorProto.FLOAT and t.raw_data]
+    if not floats:
+        return
+    tensor = rng.choice(floats)
+    array = onnx.numpy_helper.to_array(tensor).copy()
+    with np.errstate(all="ignore"):
+        match rng.randrange(4):
+            case 0 if array.size:
+                array.flat[rng.randrange(array.size)] = rng.choice(FLOATS)
+            case 1:
+                array = array * np.float32(rng.choice(FLOATS))
+            case 2:
+                array = array.astype(rng.choice(("float64", "float16", "int8", "int64", "uint8", "bool")))
+            case _:
+                shapes = array.shape[::-1], (array.size,), (1, *array.shape), array.shape[:-1] or (1,)
+                array = np.resize(array, rng.choice(shapes))
+    tensor.CopyFrom(onnx.numpy_helper.from_array(array, tensor.name))
+
+
+def _without_node(rng: random.Random, graph: Any) -> None:
+    """What read a node's result reads its input."""
+    at = rng.randrange(len(graph.node))
+    node = graph.node[at]
+    if node.input and node.output:
+        old, new = node.output[0], node.input[0]
+        del graph.node[at]
+        for n in graph.node:
+            for i, name in enumerate(n.input):
+                n.input[i] = new if name == old else name
+
+
+def _retyped(rng: random.Random, graph: Any) -> None:
+    """An input or output of another element type or rank."""
+    if not graph.input:
+        return
+    t = rng.choice([*graph.input, *graph.output]).type.tensor_type
+    if rng.random() < 0.5:
+        t.elem_type = rng.choice((0, 1, 2, 3, 6, 7, 8, 9, 10, 11, 16, 22))
+    elif t.shape.dim:
+        at = rng.randrange(len(t.shape.dim))
+        match rng.randrange(4):
+            case 0:
+                del t.shape.dim[at]
+            case 1:
+                t.shape.dim.add().dim_value = rng.choice((0, 1, 2, 5))
+            case 2:
+                t.shape.dim[at].dim_param = "n"
+            case _:
+                t.shape.dim[at].dim_value = rng.choice((0, 1, 2, 7, 64, 1 << 40))
 
 
 def _messages(message: Any) -> Iterator[Any]:

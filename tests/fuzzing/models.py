@@ -4,7 +4,8 @@
     python -m tests.fuzzing.models --cases 10000 --seed 1      # what `make fuzz-models` runs; reads ../shared
     python -m tests.fuzzing.models --case 17                   # one again, with all that it says
 
-The fixture alone stands in where ../shared is absent. What went wrong is kept in build/fuzz-models. 1 if anything did.
+The fixture alone stands in where ../shared is absent. What went wrong is kept in build/fuzz-models, and how far a seed
+is: what was interrupted goes on there, and the cases that failed run again first. 1 if anything is wrong.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ import os
 import random
 import sys
 import tempfile
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
 from tests.fuzzing.driver import Limits, Verdict, preload, run, verb
 from tests.fuzzing.model_files import damaged_onnx, damaged_tflite
 from tests.fuzzing.mutations import flipped
+from tests.fuzzing.progress import Progress
 
 ROOT = Path(__file__).parents[2]
 SHARED = Path(os.environ.get("EDGEC_SHARED") or ROOT.parent / "shared") / "models"
@@ -55,11 +56,11 @@ def looked_at(path: Path, case: int) -> Callable[[], int]:
     return verb("explain", path, *more[case % len(more)])
 
 
-def run_cases(seed: int, cases: range) -> Iterator[tuple[int, Path, bytes, Verdict]]:
+def run_cases(seed: int, cases: Iterable[int]) -> Iterator[tuple[int, Path, bytes, Verdict]]:
     """The cases, and how each ends."""
-    preload()
     with tempfile.TemporaryDirectory(prefix="edgec-models-") as tmp:
         os.environ["EDGEC_CACHE"] = os.environ["XDG_CONFIG_HOME"] = str(Path(tmp) / "cache")
+        preload([looked_at(networks()[-1], n) for n in range(4)], Path(tmp))
         for case in cases:
             whole, data = damaged(seed, case)
             path = Path(tmp) / f"m{whole.suffix}"
@@ -75,21 +76,20 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--case", type=int, help="this one alone, shown")
     given = parser.parse_args()
-    cases = range(given.cases) if given.case is None else range(given.case, given.case + 1)
-    ends, slowest = Counter[str](), 0.0
+    kept = Progress.at(KEPT / f"{given.seed}.json")
+    cases = kept.cases(given.cases) if given.case is None else [given.case]
     for case, whole, data, verdict in run_cases(given.seed, cases):
-        ends[verdict.fault or f"exit {verdict.code}"] += 1
-        slowest = max(slowest, verdict.seconds)
+        kept.ended(case, verdict.fault or f"exit {verdict.code}", bool(verdict.fault), verdict.seconds)
         if given.case is not None:
             print(verdict.said)
         if verdict.fault:
             KEPT.mkdir(parents=True, exist_ok=True)
-            kept = KEPT / f"{given.seed}-{case}-{whole.stem}{whole.suffix}"
-            kept.write_bytes(data)
-            kept.with_suffix(".txt").write_text(verdict.said)
+            file = KEPT / f"{given.seed}-{case}-{whole.stem}{whole.suffix}"
+            file.write_bytes(data)
+            file.with_suffix(".txt").write_text(verdict.said)
             print(f"--case {case}: {whole.name}: {verdict.fault}, {verdict.seconds:.1f} s: {verdict.last}", flush=True)
-    print(f"{', '.join(f'{n} {end}' for end, n in sorted(ends.items()))}; the slowest took {slowest:.1f} s")
-    return int(any(not end.startswith("exit ") or end == "exit 70" for end in ends))
+    print(f"{', '.join(f'{n} {end}' for end, n in sorted(kept.ends.items()))}; the slowest took {kept.slowest:.1f} s")
+    return int(bool(kept.failed))
 
 
 if __name__ == "__main__":

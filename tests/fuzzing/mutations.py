@@ -26,8 +26,12 @@ def odd(rng: random.Random, like: object) -> Any:
     """A value of this one's type that readers do not expect."""
     if isinstance(like, bool):
         return not like
+    if isinstance(like, int) and rng.random() < 0.4:
+        return like + rng.choice((-2, -1, 1, 2))  # what a reader may believe
     if isinstance(like, int):
         return rng.choice([*NUMBERS, like + 1, like - 1, like * 2, -like, like ^ (1 << rng.randrange(33))])
+    if isinstance(like, float) and rng.random() < 0.3:
+        return like * rng.choice((0.01, 0.5, 1.0001, 3.0, -1.0))
     if isinstance(like, float):
         return rng.choice([*FLOATS, -like, like * 2, like * 1e30])
     if isinstance(like, bytes):

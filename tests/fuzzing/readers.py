@@ -3,7 +3,8 @@
     python -m tests.fuzzing.readers --cases 20000 --seed 1      # what `make fuzz-readers` runs
     python -m tests.fuzzing.readers --only toml --case 17       # one again, with all that it says
 
-What went wrong is kept in build/fuzz-readers. 1 if anything did.
+What went wrong is kept in build/fuzz-readers, and how far a seed is: what was interrupted goes on there, and the cases
+that failed run again first. 1 if anything is wrong.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ import random
 import shutil
 import sys
 import tempfile
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from tests.fuzzing.driver import LIMITS, Limits, Verdict, preload, run
 from tests.fuzzing.formats import FORMATS, ROOT
+from tests.fuzzing.progress import Progress
 
 KEPT = ROOT / "build" / "fuzz-readers"
 
@@ -31,13 +32,14 @@ def run_case(name: str, seed: int, case: int, folder: Path, limits: Limits = LIM
     return data, run(form.read(rng, data, folder), folder, limits)
 
 
-def run_cases(names: Sequence[str], seed: int, cases: range) -> Iterator[tuple[str, int, bytes, Verdict]]:
+def run_cases(names: Sequence[str], seed: int, cases: Iterable[int]) -> Iterator[tuple[str, int, bytes, Verdict]]:
     """The formats in turn."""
-    preload()
     with tempfile.TemporaryDirectory(prefix="edgec-fuzz-") as tmp:
         os.environ["EDGEC_CACHE"] = os.environ["XDG_CONFIG_HOME"] = str(Path(tmp) / "cache")
-        for name in names:
-            FORMATS[name].wholes()  # before a child is to have them
+        warm = Path(tmp) / "warm"
+        warm.mkdir()
+        rng = random.Random(0)
+        preload([FORMATS[n].read(rng, rng.choice(FORMATS[n].wholes()), warm) for n in names for _ in range(3)], warm)
         for case in cases:
             name = names[case % len(names)]
             folder = Path(tmp) / "case"
@@ -56,24 +58,25 @@ def main() -> int:
     parser.add_argument("--case", type=int, help="this one alone, shown")
     given = parser.parse_args()
     names = given.only.split(",")
-    cases = range(given.cases) if given.case is None else range(given.case, given.case + 1)
-    ends: Counter[tuple[str, str]] = Counter()
-    failed = 0
+    kept = Progress.at(KEPT / f"{given.seed}{'' if given.only == ','.join(FORMATS) else '-' + given.only}.json")
+    cases = kept.cases(given.cases) if given.case is None else [given.case]
     for name, case, data, verdict in run_cases(names, given.seed, cases):
-        ends[name, verdict.fault or f"exit {verdict.code}"] += 1
+        kept.ended(case, f"{name} {verdict.fault or f'exit {verdict.code}'}", bool(verdict.fault), verdict.seconds)
         if given.case is not None:
             print(verdict.said)
         if verdict.fault or given.case is not None:
-            failed += bool(verdict.fault)
-            kept = KEPT / f"{name}-{given.seed}-{case}"
+            file = KEPT / f"{name}-{given.seed}-{case}"
             KEPT.mkdir(parents=True, exist_ok=True)
-            kept.write_bytes(data)
-            kept.with_suffix(".txt").write_text(verdict.said)
+            file.write_bytes(data)
+            file.with_suffix(".txt").write_text(verdict.said)
             print(f"{name} --case {case}: {verdict.fault}, {verdict.seconds:.1f} s: {verdict.last}", flush=True)
     for name in names:
-        row = ", ".join(f"{n} {end}" for (of, end), n in sorted(ends.items()) if of == name)
+        row = ", ".join(
+            f"{n} {end.removeprefix(name)}" for end, n in sorted(kept.ends.items()) if end.split()[0] == name
+        )
         print(f"{name:10} {row}")
-    return int(failed > 0)
+    print(f"the slowest took {kept.slowest:.1f} s")
+    return int(bool(kept.failed))
 
 
 if __name__ == "__main__":

@@ -54,7 +54,7 @@ def _kept(trial: Trial, outputs: list[Value], values: dict[Value, Array] | None 
     graph.drop_unused()
     used = {v for op in graph.ops for v in op.inputs} | set(graph.outputs)
     graph.inputs = [v for v in given if v in used]
-    return Trial(graph, {v.name: given[v] for v in graph.inputs}, trial.core)
+    return Trial(graph, {v.name: given[v] for v in graph.inputs}, trial.manner)
 
 
 def _cut(trial: Trial, which: set[int]) -> Trial:
@@ -70,7 +70,7 @@ def _headless(trial: Trial, n: int) -> Trial:
     ops = trial.graph.ops[:n]
     read = {v for op in ops for v in op.inputs}
     ends = [v for op in ops for v in op.outputs if v not in read or v in trial.graph.outputs]
-    return _kept(Trial(Graph(trial.graph.name, trial.graph.inputs, ends, ops), trial.inputs, trial.core), ends)
+    return _kept(Trial(Graph(trial.graph.name, trial.graph.inputs, ends, ops), trial.inputs, trial.manner), ends)
 
 
 def _headless_of(trial: Trial, i: int) -> Trial:
@@ -82,5 +82,5 @@ def _headless_of(trial: Trial, i: int) -> Trial:
     if any(v in o.inputs for o in rest for v in op.outputs):
         return trial
     return _kept(
-        Trial(Graph(trial.graph.name, trial.graph.inputs, list(ends), rest), trial.inputs, trial.core), list(ends)
+        Trial(Graph(trial.graph.name, trial.graph.inputs, list(ends), rest), trial.inputs, trial.manner), list(ends)
     )

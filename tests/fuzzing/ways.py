@@ -19,8 +19,8 @@ from edgec.ir.interp import run_op
 from edgec.passes.pipeline import optimize
 from tests.fuzzing.to_onnx import Writer, expressed, to_onnx
 from tests.harness import NO_REFERENCE, random_inputs, run_tflite
-from tests.schedule.fuzz import results
-from tests.schedule.runner import Case, core_of
+from tests.schedule.fuzz import Chance, random_case, results
+from tests.schedule.runner import BUILDS, Case, core_of
 
 _NUDGES = 6
 _NUDGE = 1e-5
@@ -35,13 +35,45 @@ _CHOOSING = ("detections", "grid_sample", "roi_align")
 """Ops of floats that go one way or another."""
 
 
+PLAIN = "plain"
+"""Of no core: plain kernels, on this machine."""
+
+
+@dataclass(frozen=True)
+class Manner:
+    """How a graph becomes C: for which core of BUILDS, or PLAIN, how far the compiler goes, and by which seed
+    schedules, rules, caches and threads are drawn among all legal ones; None: those that analysis prefers, one thread.
+    """
+
+    core: str = "x86_64_v3"
+    level: str = "-O1"
+    chance: int | None = None
+
+    @property
+    def build(self) -> str:
+        """The name of its compiler and emulator in BUILDS."""
+        return "x86_64_v3" if self.core == PLAIN else self.core
+
+    @property
+    def command(self) -> list[str]:
+        """The compiler and its flags."""
+        flags = [self.level if flag == "-O1" else flag for flag in BUILDS[self.build][0]]
+        return [flag for flag in flags if self.core != PLAIN or not flag.startswith("-mcpu=")]
+
+    def case(self, graph: Graph, inputs: Mapping[str, Array]) -> Case:
+        """A graph as C."""
+        if self.chance is None:
+            return Case(graph, inputs, core_of(self.core))
+        return random_case(self.core, graph, inputs, Chance(np.random.default_rng(self.chance)))
+
+
 @dataclass
 class Trial:
     """A graph with inputs, and what `interp` makes of them."""
 
     graph: Graph
     inputs: Mapping[str, Array]
-    core: str = "x86_64_v3"
+    manner: Manner = Manner()
     refused: dict[str, str] = field(default_factory=dict)
     """The ways that say that they cannot, and why."""
 
@@ -248,7 +280,8 @@ def _in_tflite(op: Op) -> bool:
         return False
     try:
         # a file of uint8 has all of its ops computed by the kernels of that
-        return op.spec.to_tflite(op) is not None and not op.spec.tflite_needs_uint8(op)
+        same = op.spec.as_tflite() == op.spec
+        return same and op.spec.to_tflite(op) is not None and not op.spec.tflite_needs_uint8(op)
     except AssertionError:  # pads that are legalised first
         return False
 
@@ -275,9 +308,9 @@ WAYS: Mapping[str, Way] = {"text": as_text, "passes": optimized, "onnx": by_onnx
 """But for C, which is compiled for many at once."""
 
 
-def trial_of(graph: Graph, seed: int, core: str) -> Trial:
+def trial_of(graph: Graph, seed: int, manner: Manner) -> Trial:
     """With random inputs."""
-    return Trial(graph, random_inputs(graph, seed), core)
+    return Trial(graph, random_inputs(graph, seed), manner)
 
 
 def problems(trials: Sequence[Trial], ways: Sequence[str]) -> list[list[str]]:
@@ -304,7 +337,7 @@ def problems(trials: Sequence[Trial], ways: Sequence[str]) -> list[list[str]]:
 
 
 def by_c(trials: Sequence[Trial]) -> list[list[str]]:
-    """The C of each, by one program."""
+    """The C of each, by one program: all are for one core."""
     found = []
     for trial, got in zip(trials, _compiled(trials), strict=True):
         if isinstance(got, str):
@@ -319,7 +352,8 @@ def _compiled(trials: Sequence[Trial]) -> list[Mapping[str, Array] | str]:
     if not trials:
         return []
     try:
-        return results(trials[0].core, [Case(t.graph, t.inputs, core_of(t.core)) for t in trials])
+        cases = [t.manner.case(t.graph, t.inputs) for t in trials]
+        return results(trials[0].manner.build, cases, trials[0].manner.command)
     except Exception as e:
         if len(trials) == 1:
             return [f"{type(e).__name__}: {str(e)[:600]}"]

@@ -80,3 +80,22 @@ def test_errors_name_the_line(line: str, message: str) -> None:
     with pytest.raises(ParseError, match="line 3") as e:
         parse(f'graph "g"\ninput %x : float32[1]\n{line}\n')
     assert message in str(e.value)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "const %c : int64[1] = [99999999999999999999999]",
+        "const %c : float32[1] = " + "[" * 5000,
+        "input %x : int8[4] q(0.5, 0)+(1)",
+        "input %x : int8[4] q(0.5)",
+        "input %x : int8[4] q(0.5, 1e999)",
+        "input %x : int8[4] q(nan, 0)",
+        "input %x : int8[4] q((0.5, 1e999), (0, 0), axis=0)",
+        "%y = relu(%x) {), f(} : float32[4]",
+        "%y = relu(%x) {a=1)+(1} : float32[4]",
+    ],
+)
+def test_what_is_no_value_is_said_with_its_line(line: str) -> None:
+    with pytest.raises(ParseError, match="line 3"):
+        parse(f'graph "g"\ninput %x : float32[4]\n{line}\n')

@@ -155,3 +155,11 @@ def test_other_borders_stay() -> None:
     x = b.x(1, 5, 5, 3)
     pools = [b.add(MaxPool2D(), [pad(b, x)]), b.add(AveragePool2D(), [pad(b, x)])]
     b.done(*pools).settles("fold_pad")
+
+
+@pytest.mark.filterwarnings("error")
+def test_scales_that_overflow_stay_infinite() -> None:
+    """Damaged files have them; what is not finite is told of elsewhere."""
+    b = Chain()
+    huge = [b.const(np.full(6, v, np.float32), "norm") for v in (1e38, 1e38, 1e38, 0)]
+    b.done(b.add(BatchNorm(1e-12), [conv(b, b.x(1, 4, 4, 3)), *huge])).run("fold_batch_norm")

@@ -1,0 +1,44 @@
+"""The interpreter's limits: results that no memory holds, ops that lack a scale; and names, in linear time."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+
+from edgec.errors import UnsupportedError
+from edgec.ir import Builder, Op, Quant, TensorType, Value, fold, interp
+from edgec.ops.binary import Add
+from edgec.ops.matmul import BatchMatMul
+
+
+def test_a_result_that_memory_does_not_hold() -> None:
+    side = 1 << 20
+    b = Builder("m")
+    x, y = b.input("x", TensorType((1, side, 1))), b.input("y", TensorType((1, 1, side)))
+    b.source = "product"
+    b.graph.outputs = [b.add(BatchMatMul(), [x, y])]
+    with pytest.raises(UnsupportedError, match=r"float32\[1,1048576,1048576\] \(4,398,047 MB\) takes more memory") as e:
+        interp(b.graph, {v.name: np.ones(v.type.shape, np.float32) for v in (x, y)})
+    assert e.value.at == "batch_matmul product"
+
+
+def test_a_sum_that_lacks_a_scale_does_not_fold() -> None:
+    a = Value("a", TensorType((2,), "int8", Quant.per_tensor(0.5)), np.ones(2, np.int8))
+    b = Value("b", TensorType((2,), "int8"), np.ones(2, np.int8))
+    y = Value("y", TensorType((2,), "int8", Quant.per_tensor(0.5)))
+    assert not fold(Op(Add(), [a, b], [y]))
+    assert y.const is None
+
+
+def test_names_of_one_base_are_found_in_linear_time() -> None:
+    """Twenty times as many take twenty times as long, not four hundred."""
+
+    def seconds(count: int) -> float:
+        b = Builder("m")
+        start = time.process_time()
+        assert [b.name("t") for _ in range(count)][-1] == f"t_{count - 1}"
+        return time.process_time() - start
+
+    assert seconds(40_000) < 100 * max(seconds(2_000), 1e-4)
