@@ -210,7 +210,11 @@ def _numbered(arrays: Mapping[str, Array], path: Path, inputs: Sequence[Value]) 
             key = f"in{k}_{j}"
             if key not in arrays:
                 raise InputError(f"{path.name} has no array {key} for input {v.name}", str(path), _expected(inputs))
-            sample.update(_split(arrays[key], v, key, path)[0])
+            parts = _split(arrays[key], v, key, path)
+            if len(parts) != 1:
+                what = f"array {key} holds {len(parts)} samples, and its name says which one it is"
+                raise InputError(what, str(path), _expected(inputs))
+            sample.update(parts[0])
         samples.append(sample)
     return samples
 

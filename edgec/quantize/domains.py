@@ -62,7 +62,7 @@ def _able(op: Op) -> bool:
     acts = activations(op)
     if op.spec.quant is QuantRule.FLOAT or all(v.const is not None for v in acts):
         return False
-    if any(v.type.dtype != "float32" for v in acts):
+    if any(v.type.dtype != "float32" for v in acts) or any(v.type.is_quantized for v in op.outputs):
         return False
     if any(v.const is None for i, v in enumerate(op.inputs) if role(op, i) in ("weight", "bias")):
         return False

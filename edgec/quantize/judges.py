@@ -32,6 +32,39 @@ class Judges:
         yield from (*self.of_products, *self.of_rows, *self.of_functions, *([self.own] if self.own is not None else []))
 
 
+@dataclass(frozen=True)
+class Drawn:
+    """What was drawn of a value over all samples. rows: [n, …]; weights: how many each stands for; samples: whose each
+    is.
+    """
+
+    rows: Array
+    weights: Array
+    samples: Array
+
+    @classmethod
+    def of(cls, parts: Sequence[tuple[Array, Array]]) -> Drawn:
+        """Of the rows and weights of each sample."""
+        rows, weights = zip(*parts, strict=True)
+        numbers = np.repeat(np.arange(len(parts)), [len(w) for w in weights])
+        return cls(np.concatenate(rows), np.concatenate(weights), numbers)
+
+    def total(self, x: Array) -> float:
+        """The power of [n, C]."""
+        return float(self._each(x).sum())
+
+    def worse(self, x: Array) -> float:
+        """The same where all samples have as much; more where few have all of it: samples that were not seen may
+        have several times that.
+        """
+        each = self._each(x)
+        return float(np.sqrt(np.square(each).mean())) * len(each)
+
+    def _each(self, x: Array) -> Array:
+        """[samples]: their power."""
+        return np.bincount(self.samples, self.weights * np.square(x).sum(1, dtype=np.float64))
+
+
 def total(every: Iterable[Judge]) -> Judge:
     """The sum of what they tell."""
     some = [*every]
@@ -43,7 +76,7 @@ def judges(
     users: Mapping[Value, Sequence[Op]],
     v: Value,
     h: Histogram,
-    windows: Mapping[Op, Array],
+    windows: Mapping[Op, Drawn],
     same: Set[Op],
 ) -> Judges:
     """Of one value. users: of the graph. windows: some, by layer. same: ops that bring what they read and write to one
@@ -68,24 +101,24 @@ def _rounded(x: Array, r: Range) -> Array:
     return np.asarray(steps * scale)
 
 
-def _product(p: Products, windows: Array) -> Judge:
+def _product(p: Products, drawn: Drawn) -> Judge:
     w = p.op.inputs[1].const
     assert w is not None
     matrix = p.matrix(w)
-    power = float(np.square(apply(matrix, windows)).sum()) or 1.0
+    power = drawn.total(apply(matrix, drawn.rows)) or 1.0
 
     def judge(r: Range) -> float:
-        error = apply(matrix, _rounded(windows, r) - windows)
+        error = apply(matrix, _rounded(drawn.rows, r) - drawn.rows)
         # what is the same for all windows belongs to the bias
-        return float(np.square(error - error.mean(0)).sum()) / power
+        return drawn.worse(error - np.average(error, 0, drawn.weights)) / power
 
     return judge
 
 
-def _rows(see: Function, rows: Array) -> Judge:
-    want = see(rows)
-    power = float(np.square(want).sum()) or 1.0
-    return lambda r: float(np.square(see(_rounded(rows, r)) - want).sum()) / power
+def _rows(see: Function, drawn: Drawn) -> Judge:
+    want = see(drawn.rows)
+    power = drawn.total(want) or 1.0
+    return lambda r: drawn.worse(see(_rounded(drawn.rows, r)) - want) / power
 
 
 def _function(see: Function, h: Histogram) -> Judge:

@@ -39,10 +39,10 @@ def holds(q: Quant, r: Range) -> bool:
 def weight_quant(w: Array, axis: int | None, x_scale: float, bias: Array | None) -> Quant:
     """Symmetric scales of a weight, per slice of `axis` or (None) per tensor.
 
-    A slice of zeros takes the tensor's scale. Where the bias would not fit int32 at the scale x_scale * w_scale, the
-    weight's scale is raised until it does.
+    A slice of zeros takes the tensor's scale; what is infinite saturates. Where the bias would not fit int32 at the
+    scale x_scale * w_scale, the weight's scale is raised until it does.
     """
-    magnitude = np.abs(w.astype(np.float64))
+    magnitude = _finite_sizes(w)
     whole = float(magnitude.max(initial=0.0)) / 127 or 1.0
     if axis is None:
         scale = np.array([whole])
@@ -51,17 +51,23 @@ def weight_quant(w: Array, axis: int | None, x_scale: float, bias: Array | None)
         scale = magnitude.max(axis=others) / 127
         scale[scale == 0] = whole
     if bias is not None and bias.size:
-        least = np.abs(bias.astype(np.float64)) / (x_scale * _BIAS_MAX)
+        least = _finite_sizes(bias) / (x_scale * _BIAS_MAX)
         scale = np.maximum(scale, least.max() if axis is None else least)
     scale = np.maximum(scale, np.finfo(np.float32).tiny)
     stored = tuple(float(s) for s in scale.astype(np.float32))
     return Quant(stored, (0,) * len(stored), axis if len(stored) > 1 else None)
 
 
+def _finite_sizes(a: Array) -> Array:
+    """Absolute values, 0 of what is no finite number."""
+    return np.where(np.isfinite(a), np.abs(a.astype(np.float64)), 0.0)
+
+
 def quantize_weight(w: Array, q: Quant) -> Array:
     """int8 in [-127, 127]."""
     scale, _ = q.broadcast(w.ndim)
-    return np.clip(round_half_away(w.astype(np.float64) / scale), -127, 127).astype(np.int8)
+    steps = round_half_away(np.nan_to_num(w.astype(np.float64) / scale))
+    return np.clip(steps, -127, 127).astype(np.int8)
 
 
 def quantize_activation(x: Array, q: Quant) -> Array:

@@ -34,7 +34,7 @@ Names = tuple[str, ...]
 
 _PARTS = (1.0, 0.7, 0.5, 0.35, 0.25, 0.1)
 """Of what is missing: the cheapest runs that should buy so much are measured and priced, and one of them is taken."""
-_SENSED = 8
+SENSED = 8
 """Samples that the noise of one op alone is measured on."""
 _ROUNDS = 4
 """So often others are looked for where none of those kept its promise; then it is all or nothing."""
@@ -78,11 +78,14 @@ class Bought:
 
 @dataclass(frozen=True)
 class Plan:
-    """What was left in float to keep within limits, on `samples` held back; the first row is the model without."""
+    """What was left in float to keep within limits, on `samples` held back; the first row is the model without.
+    worth_db: what it had to buy in all, where there was no goal (`Recipe.slowdown`).
+    """
 
     limits: Limits
     rows: tuple[Bought, ...]
     samples: int
+    worth_db: float = 0.0
 
     @property
     def floats(self) -> Names:
@@ -150,21 +153,21 @@ class Planner:
                 ratios += _compare(want(sample, None), got(sample, None), tallies)
             if self.price is not None and price is None:
                 price = self.price(int8)
-        db = float(np.mean(_db(np.array(ratios))))
+        db = float(np.mean(decibels_of(np.array(ratios))))
         return Bought(unit, db, price, {n: t.result() for n, t in tallies.items()}, back)
 
     def _best(self, market: Market, rows: Sequence[Bought]) -> Unit | None:
         """The run that buys most for its time, of what the budget has room for."""
         now, left, missing = rows[-1], _floats(rows), self._missing(rows[-1])
         int8 = {op for op in market.simulation.ops if op.outputs[0].name not in left}
-        base = _db(market.noise(int8))
+        base = decibels_of(market.noise(int8))
         for rest in (False,) * _ROUNDS + (True,):
             few = market.promising(left, 0.0 if rest else missing)
             best, most = None, 0.0
             for run in few:
                 price = self.price(market.simulation.graph(int8 - {*run.ops})) if self.price else None
                 affordable = self.limits.affords(price)
-                gain = float(np.mean(_db(market.noise(int8 - {*run.ops})) - base)) if affordable else 0.0
+                gain = float(np.mean(decibels_of(market.noise(int8 - {*run.ops})) - base)) if affordable else 0.0
                 if gain < _LEAST_DB:
                     market.refused.add(run)
                     continue
@@ -199,7 +202,7 @@ class Planner:
         """The run of most work that the goal should be reached without. vain: those that were tried."""
         there = [u for u in market.units if {*u.names} & {*left}]
         int8 = {op for op in market.simulation.ops if op.outputs[0].name not in left}
-        base = market.noise(int8, _SENSED).reshape(-1, len(now.outputs)).mean(0)
+        base = market.noise(int8, SENSED).reshape(-1, len(now.outputs)).mean(0)
         ratios = np.array([10 ** (-min(decibels(a), _TOP_DB) / 10) for a in now.outputs.values()])
         allowed = np.array([10 ** (-self.limits.needed_db(a) / 10) for a in now.outputs.values()])
         likely = list[Unit]()
@@ -244,7 +247,7 @@ class Market:
         found = units(work.graph, simulation.ops)
         market = cls(simulation, samples, [run(s, None) for s in samples], found)
         some = each(found, len(found), "measure sensitivity", work.say)
-        market.alone = {u: market.noise(u.ops, _SENSED) for u in some}
+        market.alone = {u: market.noise(u.ops, SENSED) for u in some}
         return market
 
     @property
@@ -268,7 +271,7 @@ class Market:
         whole = np.maximum(sum(self.alone[u] for u in there), 1e-30)
         cheapest: dict[float, Unit] = {}
         for run in runs(self.units, there):
-            gain = float(np.mean(-_db(whole) + _db(whole - sum(self.alone[u] for u in run))))
+            gain = float(np.mean(-decibels_of(whole) + decibels_of(whole - sum(self.alone[u] for u in run))))
             joined = Unit.of(run)
             for part in _PARTS if joined not in self.refused else ():
                 if gain >= part * missing and (part not in cheapest or joined.work < cheapest[part].work):
@@ -300,7 +303,8 @@ def _compare(
     return found
 
 
-def _db(ratios: Array) -> Array:
+def decibels_of(ratios: Array) -> Array:
+    """Of noise as a part of an output's power; `_TOP_DB` at most."""
     return np.asarray(-10 * np.log10(np.maximum(ratios, 10 ** (-_TOP_DB / 10))))
 
 

@@ -16,6 +16,8 @@ from edgec.ops.conv import Conv2D, DepthwiseConv2D
 from edgec.ops.matmul import FullyConnected
 from edgec.ops.window import pad_image
 
+_BY_SIZE = 0.5
+"""Of the windows that are drawn, so many by their size, the others evenly."""
 _DENSE = (Conv2D, DepthwiseConv2D, FullyConnected)
 
 
@@ -90,14 +92,47 @@ class Products:
 
     def windows(self, x: Array, count: int, rng: np.random.Generator, zero: float = 0.0) -> Array:
         """[n, G, D]: at most `count` windows, drawn; zero: what lies around the image."""
+        return self._at(x, _some(self._total(x), count, rng), zero)
+
+    def weighed(self, x: Array, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
+        """At most `count` windows, drawn with those more often that have large elements, and how many each stands for,
+        [n]: an unlikely window may be all that a range clips.
+        """
+        total = self._total(x)
+        if total <= count:
+            return self._at(x, np.arange(total)), np.ones(total, np.float32)
+        size = self._sizes(x)
+        chance = (1 - _BY_SIZE) / total + _BY_SIZE * size / size.sum() if size.any() else np.full(total, 1 / total)
+        at = np.sort(rng.choice(total, count, p=chance / chance.sum()))
+        return self._at(x, at), (1 / (count * chance[at])).astype(np.float32)
+
+    def _total(self, x: Array) -> int:
+        """Windows of a value."""
+        if self._conv is None:
+            return x.size // self.depth
+        return int(np.prod([len(x), *self.op.output.type.shape[1:3]]))
+
+    def _sizes(self, x: Array) -> Array:
+        """[windows]: the square of the largest element of each."""
         conv = self._conv
         if conv is None:
-            rows = x.reshape(-1, self.depth)
-            return np.expand_dims(rows[_some(len(rows), count, rng)], 1)
-        n, ih, iw, _ = x.shape
+            return np.asarray(np.square(np.abs(x.reshape(-1, self.depth)).max(1).astype(np.float64)))
+        image = pad_image(np.abs(x).max(3, keepdims=True), conv.pads, 0.0)
         kh, kw = self.op.inputs[1].type.shape[1:3]
         oh, ow = self.op.output.type.shape[1:3]
-        at = _some(n * oh * ow, count, rng)
+        (sh, sw), (dh, dw) = conv.stride, conv.dilation
+        rows = np.max([image[:, i * dh : i * dh + (oh - 1) * sh + 1 : sh] for i in range(kh)], 0)
+        largest = np.max([rows[:, :, j * dw : j * dw + (ow - 1) * sw + 1 : sw] for j in range(kw)], 0)
+        return np.asarray(np.square(largest.reshape(-1).astype(np.float64)))
+
+    def _at(self, x: Array, at: Array, zero: float = 0.0) -> Array:
+        """[n, G, D]: the windows of these numbers."""
+        conv = self._conv
+        if conv is None:
+            return np.expand_dims(x.reshape(-1, self.depth)[at], 1)
+        _, ih, iw, _ = x.shape
+        kh, kw = self.op.inputs[1].type.shape[1:3]
+        oh, ow = self.op.output.type.shape[1:3]
         b, y = at // (oh * ow), at // ow % oh * conv.stride[0] - conv.pads[0]
         rows = y[:, None] + np.arange(kh) * conv.dilation[0]
         cols = (at % ow * conv.stride[1] - conv.pads[2])[:, None] + np.arange(kw) * conv.dilation[1]

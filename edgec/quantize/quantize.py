@@ -11,6 +11,9 @@ from edgec.quantize.lower import lower
 from edgec.quantize.observers import Range, calibrate
 from edgec.quantize.rewrite import rewrite
 
+_MOST_MACS = 20 * 10**9
+"""That are computed in numpy to assume ranges: twice those of the largest networks that boards run."""
+
 
 def is_quantized(graph: Graph) -> bool:
     """Whether any op already computes on quantized integers; those of 16 bits at the border are floats inside."""
@@ -28,10 +31,12 @@ def quantize(graph: Graph, samples: Sequence[Mapping[str, Array]]) -> Graph:
 
 
 def assumed(graph: Graph, seed: int = 0) -> Graph:
-    """`quantize` with one random sample in [0, 1] instead of calibration data.
+    """`quantize` with one random sample in [0, 1] instead of calibration data; `evenly` where that would take minutes.
 
     Only for questions that the scales hardly change (what would map where); the result is not fit to run.
     """
+    if sum(op.spec.macs(op) for op in graph.ops) > _MOST_MACS:
+        return evenly(graph)
     return quantize(graph, [random_sample(graph, seed)])
 
 
@@ -55,7 +60,8 @@ def _random(t: TensorType, rng: np.random.Generator) -> Array:
         return rng.random(t.shape, np.float32).astype(t.np_dtype)
     if t.dtype == "bool":
         return np.ones(t.shape, bool)
-    if t.dtype not in ("int8", "uint8") and not t.is_quantized:  # an index: zero is always legal
+    whole = t.np_dtype.kind in "iu" and (t.dtype in ("int8", "uint8") or t.is_quantized)
+    if not whole:  # an index: zero is always legal
         return np.zeros(t.shape, t.np_dtype)
     info = np.iinfo(t.np_dtype)
     return rng.integers(info.min, info.max + 1, t.shape).astype(t.np_dtype)

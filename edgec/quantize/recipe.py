@@ -16,7 +16,8 @@ FOLDER = Path(__file__).parent / "recipes"
 ORDER = ("graph", "ranges", "precision", "weights", "biases")
 """What steps change, in the order in which they may: each is computed from those before it."""
 
-_KEYS = {"name", "seed", "within_db", "within_errors", "candidate"}
+_NUMBERS = ("within_db", "within_errors", "slowdown", "worth_db", "enough_db")
+_KEYS = {"name", "seed", *_NUMBERS, "candidate"}
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,9 @@ class Recipe:
 
     seed: of what steps draw. within_db: one that is so far below the first candidate, in dB, is not kept, nor one that
     is clearly so on an output of the model, however good it is on the others. within_errors: candidates that are so
-    many standard errors below the best are as good as that; the last of them is kept.
+    many standard errors below the best are as good as that; the last of them is kept. slowdown: how much more time, as
+    a part of what int8 takes, may be spent on operations that stay in float, if that buys `worth_db` on samples held
+    back; nothing where there are `enough_db` without.
     """
 
     name: str
@@ -56,14 +59,16 @@ class Recipe:
     seed: int = 0
     within_db: float = 0.3
     within_errors: float = 0.5
+    slowdown: float = 0.0
+    worth_db: float = 1.0
+    enough_db: float = 30.0
 
     def to_json(self) -> dict[str, Any]:
         """As a file has it: `Recipe.of` reads it back."""
         return {
             "name": self.name,
             "seed": self.seed,
-            "within_db": self.within_db,
-            "within_errors": self.within_errors,
+            **{key: getattr(self, key) for key in _NUMBERS},
             "candidate": [c.to_json() for c in self.candidates],
         }
 
@@ -93,10 +98,10 @@ class Recipe:
         if twice := [n for n in names if names.count(n) > 1]:
             raise ValueError(f'two candidates are named "{twice[0]}"')
         seed = given.get("seed", 0)
-        within = (_number(key, given.get(key, getattr(cls, key))) for key in ("within_db", "within_errors"))
+        numbers = (_number(key, given.get(key, getattr(cls, key))) for key in _NUMBERS)
         if type(seed) is not int or seed < 0:
             raise ValueError(f'"seed" is {seed!r}, not an integer of at least 0')
-        return cls(str(given.get("name", name)), found, seed, *within)
+        return cls(str(given.get("name", name)), found, seed, *numbers)
 
 
 def recipe_file(name: str) -> Path | None:

@@ -16,10 +16,12 @@ from edgec.quantize.calibration import Kept, Sample, chosen, label
 from edgec.quantize.hands import Hands
 from edgec.quantize.limits import Limits, Price
 from edgec.quantize.line import Line
-from edgec.quantize.plan import Plan, Pricer, leaving, within
+from edgec.quantize.plan import Bought, Plan, Pricer, leaving, within
 from edgec.quantize.recipe import Candidate, Recipe
+from edgec.quantize.spending import spend
 from edgec.quantize.survey import Suited
 from edgec.quantize.trials import Score, Setting, Trial, errors, fingerprint
+from edgec.quantize.units import Unit
 from edgec.quantize.work import InterpRunners, Runners, Work
 from edgec.steps import Progress
 
@@ -118,28 +120,34 @@ def search(
     runners, samples, hands = runners or InterpRunners(), Kept(samples), hands or Hands()
     passes = sum(len(c.steps) for c in recipe.candidates)
     line = Line(Work(graph, samples, runners, say, recipe.seed, passes))
-    first, best, tried, held = recipe.candidates[0], recipe.candidates[0], tuple[Tried, ...](), 0
+    first, best, judged, plan = recipe.candidates[0], recipe.candidates[0], _Judged(), None
+    spends = price if recipe.slowdown and not limits else None
     survey = line.after(first.rewrites).survey()
     suited = survey.suited([label(samples, i) for i in range(len(samples))])
-    if len(recipe.candidates) > 1 and len(samples) >= LEAST:
+    if (len(recipe.candidates) > 1 or spends is not None) and len(samples) >= LEAST:
         key = fingerprint(graph, samples) if hands.memory is not None else token_hex()
         judges = _Judges(hands, recipe, Setting(key, graph, samples, runners, first, recipe.seed, passes, say))
         suited, used = judges.without_strangers(suited, len(samples))
-        tried, held = judges.tried(used)
-        best = recipe.candidates[choice(tried, recipe.within_errors)]
+        judged = judges.judged(used)
+        best = recipe.candidates[choice(judged.tried, recipe.within_errors)]
         if suited.left_out:
             line = Line(line.work.on(samples.some(used)))
-    plan = None
+        if spends is not None and judged.db(best) < recipe.enough_db:
+            plan = judges.spent(judged, best, line.of(best), spends)
     if limits:
         plan = within(limits, best, [*parts(line.work)], price)
+    if plan is not None:
         kept, best, first = best, leaving(best, plan.floats), leaving(first, plan.floats)
         recipe = replace(recipe, candidates=tuple(best if c is kept else c for c in recipe.candidates))
     work = line.of(best)
     say("quantize")
     left, int8 = tuple(op.outputs[0].name for op in work.precision), work.int8().graph
-    plainest = line.of(first).int8().graph if price is not None and tried else int8
+    plainest = line.of(first).int8().graph if price is not None and judged.tried else int8
     prices = None if price is None or _alike(plainest, int8) else (price(plainest), price(int8))
-    return Found(int8, work.graph, work.run(), recipe, best, len(work.samples), held, tried, suited, plan, left, prices)
+    tried, count = judged.tried if len(judged.tried) > 1 else (), judged.count
+    return Found(
+        int8, work.graph, work.run(), recipe, best, len(work.samples), count, tried, suited, plan, left, prices
+    )
 
 
 def _alike(a: Graph, b: Graph) -> bool:
@@ -155,6 +163,24 @@ def parts(work: Work) -> Iterator[tuple[Work, Sequence[Sample]]]:
         return
     for fit, back in _folds(range(len(work.samples)), work.seed):
         yield work.on(chosen(work.samples, fit)), chosen(work.samples, back)
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """All candidates of a recipe, on parts of the samples: those that they are made of and those held back."""
+
+    folds: Sequence[tuple[tuple[int, ...], tuple[int, ...]]] = ()
+    scores: Sequence[Score] = ()
+    tried: tuple[Tried, ...] = ()
+
+    def db(self, candidate: Candidate) -> float:
+        """Of one."""
+        return next(t.db for t in self.tried if t.name == candidate.name)
+
+    @property
+    def count(self) -> int:
+        """Of samples held back from one or another."""
+        return sum(len(back) for _, back in self.folds)
 
 
 @dataclass(frozen=True)
@@ -180,12 +206,27 @@ class _Judges:
         suited = replace(suited, without_db=round(without, 3), with_db=round(having, 3), left_out=left_out)
         return suited, usual if left_out else every
 
-    def tried(self, used: Sequence[int]) -> tuple[tuple[Tried, ...], int]:
-        """All candidates, and on how many samples."""
+    def judged(self, used: Sequence[int]) -> _Judged:
+        """All candidates, on some of the samples."""
         folds, candidates = [*_folds(used, self.recipe.seed)], self.recipe.candidates
         scores = self.hands.judge([Trial(c, fit, back) for fit, back in folds for c in candidates], self.setting)
         each = [_over_folds(scores[i :: len(candidates)]) for i in range(len(candidates))]
-        return compared(self.recipe, each), sum(len(back) for _, back in folds)
+        return _Judged(folds, each, compared(self.recipe, each))
+
+    def spent(self, judged: _Judged, best: Candidate, work: Work, price: Pricer) -> Plan:
+        """What the recipe's `slowdown` buys: what is left in float, if that is worth it on samples held back, or
+        nothing. work: the best after its steps.
+        """
+        bought, number = spend(work, price, self.recipe.slowdown), self.recipe.candidates.index(best)
+        before, score = judged.tried[number], judged.scores[number]
+        rows = [Bought(Unit(()), before.db, bought.first, before.outputs)]
+        if bought.unit.ops:
+            more = leaving(best, bought.unit.names)
+            other = _over_folds(self.hands.judge([Trial(more, fit, back) for fit, back in judged.folds], self.setting))
+            after = compared(replace(self.recipe, candidates=(best, more)), [score, other])[1]
+            if after.db - before.db >= max(self.recipe.worth_db, errors(other, score)[0]) and not after.refused:
+                rows.append(Bought(bought.unit, after.db, bought.price, after.outputs))
+        return Plan(bought.limits, tuple(rows), judged.count, self.recipe.worth_db)
 
 
 def _over_folds(scores: Sequence[Score]) -> Score:

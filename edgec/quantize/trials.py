@@ -18,9 +18,10 @@ import numpy as np
 from edgec.executors import Shared
 from edgec.ir import Array, Graph, print_graph
 from edgec.quantize.accuracy import Tally, tally
-from edgec.quantize.calibration import Sample, chosen
+from edgec.quantize.calibration import KEPT_BYTES, Sample, chosen
 from edgec.quantize.line import Line
 from edgec.quantize.recipe import Candidate
+from edgec.quantize.views import views
 from edgec.quantize.work import Runners, Work
 from edgec.steps import Progress
 
@@ -28,6 +29,7 @@ _TOP_DB = 100.0
 """What equal outputs count as."""
 _FLOOR = 0.01
 """Of the samples' mean power: what is below it counts as so much. Where a mask is empty, no ratio says anything."""
+Pair = tuple[Mapping[str, Array], Mapping[str, Array]]
 _LINES = 2
 """Sets of samples whose candidates a process remembers."""
 
@@ -45,20 +47,28 @@ class Memory(Protocol):
 @dataclass
 class Score:
     """What is known of a candidate on some samples: sums over them by output (`Tally.state`), and the samples' own
-    powers of signal and noise (`Tally.powers`).
+    powers of signal and noise (`Tally.powers`), with those of other views of them.
     """
 
     tallies: dict[str, list[Mapping[str, Any]]] = field(default_factory=dict)
     rows: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, pairs: Iterable[tuple[Mapping[str, Array], Mapping[str, Array]]]) -> Score:
-        """Of outputs that are wanted, and those that there are."""
+    def of(cls, samples: Iterable[Iterable[Pair]]) -> Score:
+        """Of outputs that are wanted, and those that there are: of each sample and then of its other views, whose
+        powers are added to its own.
+        """
         found, sums = cls(), dict[str, Tally]()
-        for want, got in pairs:
-            for name, y in want.items():
-                sums.setdefault(name, Tally()).add(y, got[name])
-                found.rows.setdefault(name, []).append(tally(y, got[name]).powers())
+        for sample in samples:
+            powers = dict[str, Array]()
+            for want, got in sample:
+                own = not powers
+                for name, y in want.items():
+                    if own:
+                        sums.setdefault(name, Tally()).add(y, got[name])
+                    powers[name] = powers.get(name, 0.0) + np.array(tally(y, got[name]).powers())
+            for name, (signal, noise) in powers.items():
+                found.rows.setdefault(name, []).append((float(signal), float(noise)))
         found.tallies = {name: [t.state()] for name, t in sums.items()}
         return found
 
@@ -168,10 +178,13 @@ def judged(trial: Trial, shared: Shared[Setting]) -> Score:
     line = _line(setting, trial.fit)
     base = line.after(setting.first.rewrites)
     back = chosen(setting.samples, trial.back)
-    want = base.keep(("outputs", trial.back), lambda: [base.run()(s, None) for s in back])
+    most = KEPT_BYTES // (len(back) * sum(4 * v.type.size for v in base.graph.outputs)) - 1
+    want = base.keep(("outputs", trial.back), lambda: [[base.run()(v, None) for v in views(s, most)] for s in back])
     made = line.of(trial.candidate)
-    got = setting.runners.int8(made.int8().graph, made.passes * len(back))
-    return Score.of((w, got(s, None)) for w, s in zip(want, back, strict=True))
+    got = setting.runners.int8(made.int8().graph, made.passes * len(back) * len(want[0]))
+    return Score.of(
+        ((w, got(v, None)) for w, v in zip(of, views(s, most), strict=True)) for of, s in zip(want, back, strict=True)
+    )
 
 
 _lines: dict[tuple[str, tuple[int, ...]], Line] = {}

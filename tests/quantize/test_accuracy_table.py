@@ -200,6 +200,11 @@ def test_a_childs_failure_is_told_by_its_last_word(tmp_path: Path) -> None:
         accuracy_rows.child(sys.executable, "-c", "raise ValueError('no such thing')", log=tmp_path / "log")
 
 
+def test_the_first_child_of_a_fresh_tree_finds_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accuracy_rows, "WORK", tmp_path / "build" / "accuracy")
+    assert accuracy_rows.child(sys.executable, "-c", "print('said')")[2] == "said"
+
+
 @pytest.mark.shared
 def test_published_files_give_real_outputs_in_the_models_form(shared: Path, tmp_path: Path) -> None:
     """BlazeFace's twin has each output in two parts and its own order."""

@@ -119,6 +119,9 @@ def test_what_is_wrong_is_said(tmp_path: Path, photos: Path) -> None:
     assert "unequal numbers of samples: 3 of plain, 2 of image" in _message(path, PLAIN, IMAGE)
     np.savez(path, in0_0=np.zeros((2, 5)))
     assert "has no array in0_1 for input image" in _message(path, PLAIN, IMAGE)
+    for n in (0, 3):
+        np.savez(path, in0_0=np.zeros((n, 2, 5)))
+        assert f"array in0_0 holds {n} samples, and its name says which one it is" in _message(path, PLAIN)
     np.savez(path, plain=np.zeros((0, 2, 5)))
     assert "holds no sample" in _message(path, PLAIN)
 

@@ -16,7 +16,7 @@ from edgec.ops.slice import Slice
 from edgec.ops.unary import HardSwish, Logistic
 from edgec.quantize.accuracy import tally
 from edgec.quantize.factors import Factors
-from edgec.quantize.steps.equalize import Equalize
+from edgec.quantize.steps.equalize import Equalize, reach
 from edgec.quantize.steps.minmax import MinMaxRanges
 from edgec.quantize.work import Work
 from tests.quantize.nets import Net, random_net, samples
@@ -70,7 +70,7 @@ def shuffled(act: str = "relu") -> tuple[Graph, list[str]]:
 def test_any_network_computes_what_it_did(seed: int) -> None:
     graph = random_net(seed)
     tries = samples(graph, 3, seed)
-    made = Work(graph, tries).do(Equalize(dense=1.0)).graph
+    made = Work(graph, tries).do(Equalize(power=1.0)).graph
     for s in tries:
         for name, y in interp(graph, s).items():
             tolerance = 1e-4 * max(1.0, float(np.abs(y).max()))
@@ -80,7 +80,7 @@ def test_any_network_computes_what_it_did(seed: int) -> None:
 def test_factors_pass_concatenations_and_shuffles() -> None:
     graph, names = shuffled()
     (s,) = samples(graph, 1)
-    made = Work(graph, [s]).do(Equalize(dense=1.0)).graph
+    made = Work(graph, [s]).do(Equalize(power=1.0)).graph
     want, got = interp(graph, s), interp(made, s)
     for name, y in want.items():
         np.testing.assert_allclose(got[name], y, rtol=1e-3, atol=1e-3 * float(np.abs(y).max()))
@@ -119,7 +119,7 @@ def test_the_terms_of_a_sum_share_their_factors() -> None:
     y = net.conv(total, 4, act="none")
     graph = net.done(y)
     (s,) = samples(graph, 1)
-    made = Work(graph, [s]).do(Equalize(dense=1.0)).graph
+    made = Work(graph, [s]).do(Equalize(power=1.0)).graph
     for name, want in interp(graph, s).items():
         np.testing.assert_allclose(interp(made, s)[name], want, rtol=1e-3, atol=1e-3 * float(np.abs(want).max()))
     before, after = sizes(graph, s), sizes(made, s)
@@ -157,3 +157,63 @@ def test_a_padding_with_another_value_keeps_its_channels() -> None:
     found = Factors(net.done(z)).channels(y)
     assert found is not None
     assert not found.any()
+
+
+def test_channels_that_were_small_keep_room_for_other_samples() -> None:
+    """A channel that seems to need a thousandth of the range is not stretched over all of it: another photo may have
+    more of it, also where only a depthwise convolution reads it and nothing else speaks against.
+    """
+    net = Net("room", 4)
+    y = net.conv(net.input(1, 12, 12, 3), 6, act="relu")
+    factor = stretch(net, 100.0)
+    z = net.depthwise(y, act="none")
+    w = net.build.graph.ops[-1].inputs[1]
+    assert w.const is not None
+    w.const = w.const / factor
+    graph = net.done(z)
+    work = Work(graph, samples(graph, 6))
+    made = work.do(Equalize())
+    high = max(r[1] for v, r in made.do(MinMaxRanges()).ranges.items() if v.name == y.name)
+    usual = samples(graph, 1)[0]
+    room = high / sizes(made.graph, usual)[y.name]
+    grown = sizes(made.graph, usual)[y.name] / sizes(graph, usual)[y.name]
+    assert grown[0] > 4, "it has more steps than it had"
+    assert room[0] > 4, "and may still be several times as large"
+
+
+def test_channels_that_differ_from_sample_to_sample_keep_more_room() -> None:
+    """Channels that reached as far: one does so in every sample, others in some or in one alone."""
+    sizes = np.full((10, 4), 1.0, np.float32)
+    sizes[:, 1] = np.linspace(0.1, 1.0, 10)
+    sizes[1:, 2] = 0.0
+    sizes[:, 3] = 40.0
+    found = reach(sizes, 1.0)
+    np.testing.assert_allclose(found, (1.0, 1 / 0.55, 10.0, 40.0), rtol=1e-5)
+    np.testing.assert_allclose(reach(10 * sizes, 1.0), 10 * found, rtol=1e-5)
+    np.testing.assert_allclose(reach(sizes, 0.0), sizes.max(0))
+    assert reach(sizes[:, :3], 1.0).max() == 1.0, "no further than the largest"
+    assert not reach(np.zeros((4, 2), np.float32), 1.0).any(), "a value that is never positive"
+
+
+def test_equalization_believes_channels_that_are_alike_in_all_samples() -> None:
+    """Of two channels that came to the same size, the one that comes and goes grows less."""
+    net = Net("unsteady", 5)
+    x = net.input(1, 8, 8, 3)
+    y = net.conv(x, 3, 1, act="relu")
+    first = net.build.graph.ops[0]
+    w, b = first.inputs[1].const, first.inputs[2].const
+    assert w is not None
+    assert b is not None
+    w[:], b[:] = np.eye(3, dtype=np.float32)[:, None, None, :], 0.0
+    graph = net.done(net.conv(y, 4, 3, act="none"))
+    rng = np.random.default_rng(0)
+    tries = []
+    for size in np.geomspace(0.02, 1.0, 12):
+        x_of = rng.uniform(0.0, 1.0, (1, 8, 8, 3)) * (1.0, size, 50.0)
+        x_of[0, 0, 0] = (1.0, size, 50.0)
+        tries.append({x.name: x_of.astype(np.float32)})
+    made = Work(graph, tries).do(Equalize(power=1.0, room=1.0)).graph
+    after = sizes(made, tries[-1])[y.name] / sizes(graph, tries[-1])[y.name]
+    assert after[0] == pytest.approx(50.0, rel=0.01)
+    assert 0.2 * after[0] < after[1] < 0.5 * after[0]
+    assert after[2] == pytest.approx(1.0)

@@ -14,6 +14,7 @@ from edgec.ops.softmax import Softmax
 from edgec.ops.unary import HardSwish, Logistic, Relu
 from edgec.quantize.accuracy import tally
 from edgec.quantize.functions import functions
+from edgec.quantize.judges import Drawn
 from edgec.quantize.steps import Step
 from edgec.quantize.steps.choose import Choose
 from edgec.quantize.steps.minmax import MinMaxRanges
@@ -120,3 +121,14 @@ def test_histograms_give_functions_their_power() -> None:
     assert told.own is None
     assert judge((-0.01, 1.0)) < 0.01 * judge((-10.0, 1.0))
     assert judge((-10.0, 0.5)) > judge((-10.0, 1.0))
+
+
+def test_an_error_of_one_sample_weighs_more_than_the_same_of_all() -> None:
+    """It is clipping: what one of few photos loses, others that were not seen may lose several times."""
+    parts = [(np.zeros((8, 2), np.float32), np.full(8, 3, np.float32)) for _ in range(4)]
+    drawn = Drawn.of(parts)
+    even, one = np.ones((32, 2)), np.zeros((32, 2))
+    one[:8] = 2.0
+    assert drawn.total(even) == drawn.total(one) == pytest.approx(32 * 2 * 3)
+    assert drawn.worse(even) == pytest.approx(drawn.total(even))
+    assert drawn.worse(one) == pytest.approx(2 * drawn.total(one))

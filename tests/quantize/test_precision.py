@@ -257,6 +257,67 @@ def test_a_plan_says_what_each_row_bought() -> None:
     assert said["rows"][1]["db"] > said["rows"][0]["db"]
 
 
+# ---- a part of the time ---------------------------------------------------------------------------------------------
+
+
+def spent(slowdown: float, graph: Graph, price: Callable[[Graph], Price], **fields: float) -> Found:
+    recipe = replace(FAST, slowdown=slowdown, **fields)  # type: ignore[arg-type]
+    return search(recipe, graph, samples(graph, 12), price=price)
+
+
+def dear(each: float) -> Callable[[Graph], Price]:
+    """An int8 convolution takes 1 ms, a float one so many more; there is no Edge TPU."""
+
+    def price(graph: Graph) -> Price:
+        convs = [op for op in graph.ops if isinstance(op.spec, Conv2D)]
+        return Price(len(convs) + each * sum(op.output.type.dtype == "float32" for op in convs))
+
+    return price
+
+
+def test_a_part_of_the_time_is_spent_on_the_ops_that_lose_most() -> None:
+    graph = planted()
+    found = spent(0.2, graph, dear(0.5))
+    assert found.plan is not None
+    assert names([op for op in graph.ops if op.output.name in found.floating]) == names(graph.ops[2:4])
+    first, last = found.plan.rows
+    assert first.price == Price(7.0)
+    assert last.price == Price(8.0)
+    assert last.db > first.db + 6
+    assert found.tried == (), "there was nothing to choose"
+    assert found.held == 12
+    assert found.candidate.steps[-1] == Precision(found.floating), "the step that makes it again"
+    assert search(Recipe("r", (found.candidate,)), graph, samples(graph, 12)).graph == found.graph
+
+
+def test_nothing_is_spent_that_buys_too_little_or_costs_too_much() -> None:
+    graph = planted()
+    plain = print_graph(quantize(graph, samples(graph, 12)))
+    for found in (spent(0.05, graph, dear(0.5)), spent(0.2, graph, dear(0.5), worth_db=60.0)):
+        assert found.plan is not None
+        assert len(found.plan.rows) == 1
+        assert print_graph(found.graph) == plain
+    assert spent(0.0, graph, dear(0.5)).plan is None
+    assert spent(0.2, graph, dear(0.5), enough_db=1.0).plan is None, "int8 alone is good enough"
+
+
+def test_the_edge_tpu_loses_nothing_to_a_slowdown() -> None:
+    """Where its share would be less; and most of a model that is to be int8 stays so, even if that is no faster."""
+    graph = planted()
+    assert spent(1.0, graph, priced()).floating == ()
+    found = spent(1.0, graph, dear(0.0))
+    assert 0 < len(found.floating) <= 3
+
+
+def test_limits_take_the_place_of_a_slowdown() -> None:
+    graph = planted()
+    recipe = replace(FAST, slowdown=0.2)
+    found = search(recipe, graph, samples(graph, 12), limits=Limits(min_sqnr=1), price=dear(0.5))
+    assert found.plan is not None
+    assert found.plan.limits == Limits(min_sqnr=1)
+    assert found.floating == ()
+
+
 # ---- limits ---------------------------------------------------------------------------------------------------------
 
 

@@ -217,6 +217,14 @@ def test_assumed_scales_need_no_data() -> None:
     assert [op.kind for op in q.ops] == [op.kind for op in assumed(NETS["residual"]()).ops]
 
 
+def test_networks_that_take_minutes_have_even_scales() -> None:
+    """86 G multiply-accumulates, which numpy would take half a minute and 30 GB for."""
+    net = Net("vast")
+    q = assumed(net.done(net.conv(net.input(1, 20_000, 20_000, 3), 8)))
+    verify(q, "quantized")
+    assert [op.inputs[0].type.dtype for op in q.ops if op.kind == "conv2d"] == ["int8"]
+
+
 def test_calibration_without_samples() -> None:
     graph = NETS["chain"]()
     with pytest.raises(InputError, match="no calibration sample"):

@@ -119,7 +119,7 @@ def test_no_single_sample_decides() -> None:
 
     def score(sizes: list[float]) -> float:
         got = ({"y": w["y"] + n * size} for w, n, size in zip(want, noise, sizes, strict=True))
-        return Score.of(zip(want, got, strict=True)).db()["y"]
+        return Score.of([pair] for pair in zip(want, got, strict=True)).db()["y"]
 
     assert score([0.1] * 8 + [0.01]) == pytest.approx(20, abs=1.5)
     assert score([0.03] * 8 + [0.02]) > score([0.1] * 8 + [0.0]) > score([0.1] * 8 + [0.01])

@@ -99,6 +99,26 @@ def test_products_are_what_the_op_computes(name: str) -> None:
     assert all(any(np.array_equal(row, other) for other in every) for row in some)
 
 
+@pytest.mark.parametrize("name", OPS)
+def test_windows_by_size_stand_for_all(name: str) -> None:
+    """One large element is in what is drawn, and what is drawn has the power of all windows, on average."""
+    op, x = product(name)
+    x = x.copy()
+    x[(0,) * (x.ndim - 1) + (1,)] = 500.0
+    p = Products(op)
+    every = p.windows(x, 10**6, np.random.default_rng(0))
+    power = float(np.square(every).sum())
+    got = [p.weighed(x, max(2, len(every) // 4), np.random.default_rng(i)) for i in range(400)]
+    assert np.mean([w @ np.square(some).sum((1, 2)) for some, w in got]) == pytest.approx(power, rel=0.15)
+    assert np.mean([some.max() == 500.0 for some, _ in got]) > 0.5
+    whole, ones = p.weighed(x, 10**6, np.random.default_rng(0))
+    np.testing.assert_array_equal(whole, every)
+    assert set(ones) == {1}
+    even, w = p.weighed(np.zeros_like(x), 2, np.random.default_rng(0))
+    assert w.sum() == pytest.approx(len(every))
+    assert not even.any()
+
+
 # ---- ranges ---------------------------------------------------------------------------------------------------------
 
 
@@ -171,9 +191,9 @@ def test_choose_takes_fewer_windows_of_wide_depthwise_layers() -> None:
     work = worked(net.done(net.conv(y, 4, 1, act="none")), count=8)
     windows = Choose()._windows(work, products(work.graph.ops))
     wide, dense = windows.values()
-    assert wide.nbytes <= 5 << 20
-    assert len(wide) >= 200
-    assert len(dense) == 1024
+    assert wide.rows.nbytes <= 5 << 20
+    assert len(wide.rows) >= 200
+    assert len(dense.rows) == 1024
 
 
 def test_choose_is_min_and_max_where_nothing_is_better() -> None:
@@ -187,7 +207,7 @@ def test_choose_is_min_and_max_where_nothing_is_better() -> None:
 
 def test_equalization_changes_nothing_but_the_sizes_of_channels() -> None:
     graph = stretched()
-    work = worked(graph, Equalize(dense=1.0))
+    work = worked(graph, Equalize(power=1.0))
     for s in samples(graph, 3):
         for name, y in interp(graph, s).items():
             np.testing.assert_allclose(interp(work.graph, s)[name], y, rtol=1e-4, atol=1e-4 * float(np.abs(y).max()))
@@ -197,7 +217,7 @@ def test_equalization_changes_nothing_but_the_sizes_of_channels() -> None:
     )
     first = work.graph.ops[0].output.name
     assert seen[first].max() < 4 * seen[first].min()
-    assert db(worked(graph, Equalize(dense=1.0), MinMaxRanges()), graph) > db(worked(graph, MinMaxRanges()), graph) + 6
+    assert db(worked(graph, Equalize(power=1.0), MinMaxRanges()), graph) > db(worked(graph, MinMaxRanges()), graph) + 6
 
 
 def test_equalization_leaves_relu6_room() -> None:

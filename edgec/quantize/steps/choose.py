@@ -13,7 +13,7 @@ from edgec.quantize.domains import int8_ops
 from edgec.quantize.factors import scale_groups
 from edgec.quantize.functions import softmax
 from edgec.quantize.histograms import METHODS, Histogram, histograms, search
-from edgec.quantize.judges import Judge, judges, total
+from edgec.quantize.judges import Drawn, Judge, judges, total
 from edgec.quantize.observers import Range
 from edgec.quantize.products import Products, products, readers
 from edgec.quantize.work import Work
@@ -32,11 +32,12 @@ class Choose:
 
     That is the products of the layers that read it, measured on `windows` of each; what an activation function makes of
     it, which may be flat where the value is large; elsewhere the value itself. Values that share a scale are judged
-    together. than: a method must be so much better than min/max.
+    together. than: a method must be so much better than min/max: what it clips is judged on few samples, of which
+    others may have several times as much, and in all layers at once.
     """
 
     windows: int = 1024
-    than: float = 0.95
+    than: float = 0.6
     methods: tuple[str, ...] = tuple(m for m in METHODS if m != "entropy")
     name: ClassVar[str] = "choose"
     changes: ClassVar[str] = "ranges"
@@ -77,10 +78,10 @@ class Choose:
         """Of windows. Fewer where each has many groups: a wide depthwise layer has as many of its own in one place."""
         return self.windows if p.groups == 1 else max(1, min(self.windows, _GROUPED // (p.groups * p.depth)))
 
-    def _windows(self, work: Work, layers: Mapping[Op, Products]) -> dict[Op, Array]:
+    def _windows(self, work: Work, layers: Mapping[Op, Products]) -> dict[Op, Drawn]:
         """Some of each layer, [n, G, D]; of a softmax some rows, [n, C]."""
         soft = [op for op in work.graph.ops if softmax(op) is not None]
-        parts: dict[Op, list[Array]] = {op: [] for op in (*layers, *soft)}
+        parts: dict[Op, list[tuple[Array, Array]]] = {op: [] for op in (*layers, *soft)}
         by_value = readers(parts)
         numbers = {op: i for i, op in enumerate(work.graph.ops)}
 
@@ -90,17 +91,18 @@ class Choose:
                     rng = np.random.default_rng((work.seed, i, numbers[op]))
                     if op in layers:
                         count = -(-self._count(layers[op]) // len(work.samples))
-                        parts[op].append(layers[op].windows(array, count, rng))
+                        parts[op].append(layers[op].weighed(array, count, rng))
                     else:
                         every = array.reshape(-1, array.shape[-1])
                         count = min(len(every), -(-_ROWS // len(work.samples)))
-                        parts[op].append(every[rng.choice(len(every), count, replace=False)])
+                        some = every[rng.choice(len(every), count, replace=False)]
+                        parts[op].append((some, np.ones(count, np.float32)))
 
             return observe
 
         work.watch(of_sample, "sample windows")
         # each freed when it is joined: no second copy of all
-        return {op: np.concatenate(some) for op in [*parts] if (some := parts.pop(op))}
+        return {op: Drawn.of(some) for op in [*parts] if (some := parts.pop(op))}
 
 
 def _rows(v: Value, h: Histogram) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -23,13 +23,15 @@ _TINY = 1e-30
 class Equalize:
     """Each channel is multiplied by a factor, and what reads it divided by that (`Factors`).
 
-    A channel grows until one of the values that hold it would need a larger range, or a relu6 would clip it. Weights
-    have a scale for each output channel, so what writes it loses nothing, and a depthwise convolution that reads it
-    loses nothing either. A dense one gets columns of unlike sizes instead: what it reads is raised by the power `dense`
-    of what is missing. margin: how far a channel may grow beyond what was seen before a relu6 clips it.
+    A channel may grow until one of the values that hold it would need a larger range, or a relu6 would clip it. Samples
+    that were not seen may have more of it: it counts as reaching as many times further as the one that has most of it
+    has more than the mean of all, by the power `room`. It grows by the power `power` of what it then may: weights of a
+    dense convolution that reads it get columns of unlike sizes instead, and some dozens of samples do not tell all.
+    margin: how far a channel may grow beyond that before a relu6 clips it.
     """
 
-    dense: float = 0.5
+    power: float = 0.5
+    room: float = 0.0
     margin: float = 1.05
     name: ClassVar[str] = "equalize"
     changes: ClassVar[str] = "graph"
@@ -45,8 +47,9 @@ class Equalize:
             _divide(graph, op, found[factors.same(ids)])
         work.graph = graph
 
-    def _find(self, graph: Graph, factors: Factors, seen: Mapping[Value, Seen]) -> Array:
+    def _find(self, graph: Graph, factors: Factors, every: Mapping[Value, Sequence[Seen]]) -> Array:
         """float64, by number."""
+        seen = {v: self._reach(each) for v, each in every.items()}
         room = np.full(factors.count, np.inf)
         groups = scale_groups(graph, (op for op in graph.ops if op.spec.quant is QuantRule.SAME))
         whole: dict[int, tuple[float, float]] = {}
@@ -61,10 +64,7 @@ class Equalize:
                 down = np.where(low < 0, bottom / np.minimum(low, -_TINY), np.inf)
                 np.minimum.at(room, ids, np.minimum(up, down))
         room = np.minimum(room, _LARGEST)
-        dense = np.zeros(factors.count, bool)
-        for op, ids in factors.read.items():
-            dense[factors.same(ids)] |= not isinstance(op.spec, DepthwiseConv2D)
-        room = np.where(dense, room**self.dense, room)
+        room = room**self.power
         for v, bound in factors.limits:
             ids = factors.channels(v)
             if ids is not None and v in seen:
@@ -73,25 +73,37 @@ class Equalize:
         found: Array = np.maximum(room, 1.0)[factors.same(np.arange(factors.count))]
         return found
 
+    def _reach(self, each: Sequence[Seen]) -> Seen:
+        lows, highs = (np.stack(ends) for ends in zip(*each, strict=True))
+        return -reach(-lows, self.room), reach(highs, self.room)
+
 
 Seen = tuple[Array, Array]
 """The smallest and the largest element of each channel, with zero."""
 
 
-def _seen(work: Work, graph: Graph, factors: Factors) -> dict[Value, Seen]:
-    """Of the values that have channels with a factor."""
+def _seen(work: Work, graph: Graph, factors: Factors) -> dict[Value, list[Seen]]:
+    """Of the values that have channels with a factor, in each sample."""
     wanted = {v.name: v for v in graph.values() if v.const is None and factors.channels(v) is not None}
-    found: dict[Value, Seen] = {}
+    found: dict[Value, list[Seen]] = {}
 
     def observe(v: Value, array: Array) -> None:
         twin = wanted.get(v.name)
         if twin is not None and v.type.dtype == "float32":
             rows = array.reshape(-1, array.shape[-1])
-            low, high = found.get(twin, (np.zeros(rows.shape[1]), np.zeros(rows.shape[1])))
-            found[twin] = np.minimum(low, rows.min(0)), np.maximum(high, rows.max(0))
+            found.setdefault(twin, []).append((rows.min(0).clip(max=0), rows.max(0).clip(min=0)))
 
     work.watch(lambda i: observe, "measure channels")
     return found
+
+
+def reach(sizes: Array, room: float) -> Array:
+    """[C]: how far channels may reach in other samples, of how far they did in each, [samples, C]: as far as in all of
+    these where all are alike, and further the more one of them has of a channel beyond the mean of all; no further than
+    any channel did.
+    """
+    most, mean = sizes.max(0).astype(np.float64), sizes.mean(0, dtype=np.float64)
+    return np.asarray(np.minimum(most * (most / np.maximum(mean, _TINY)) ** room, most.max()))
 
 
 def _multiply(graph: Graph, op: Op, factor: Array) -> None:
