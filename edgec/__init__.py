@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from edgec_devices.device import TIMEOUT_S as _TIMEOUT_S
 
 from edgec.checking import checked as _checked
+from edgec.diffing import about_inputs as _about_inputs
 from edgec.diffing import diff
 from edgec.version import VERSION as __version__
 from edgec.watching import webcam
@@ -71,6 +72,7 @@ def compile(
     min_sqnr: float | None = None,
     max_ms: float | None = None,
     min_tpu_share: str | None = None,
+    max_slowdown: str | None = None,
     preprocess: str | None = None,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     fix: Mapping[str, float | Sequence[float]] | None = None,
@@ -98,7 +100,7 @@ def compile(
         model: a .onnx, .tflite or .pt2 file; or a torch.nn.Module, with `example_inputs` of the shapes that it gets.
         target: "host", "pi4", "pi4+coral", …. output: the bundle.
         calibrate: a folder of photos or an .npz; quantizes to int8. quantize: how: "best", "fast" or a .toml file.
-        prune, float_ops, max_drop, min_sqnr, max_ms, min_tpu_share: see docs/quantization.md.
+        prune, float_ops, max_drop, min_sqnr, max_ms, min_tpu_share, max_slowdown: see docs/quantization.md.
         validate: others to verify with. allow_float: a float model without `calibrate` may miss the target's Edge TPU.
         preprocess: how photos become inputs (docs/preprocessing.md). input_shapes: freezes dynamic inputs, by name.
         task, anchors: what outputs mean, "detection", "yolox", … or a file (docs/tasks.md); a file of boxes' anchors.
@@ -112,8 +114,7 @@ def compile(
     """
     from edgec.drive.compile import compile_model
 
-    return compile_model(
-        model, output=_path(output), options=_options(locals()), labels=_path(labels), task=task,
+    return compile_model(model, output=_path(output), options=_options(locals()), labels=_path(labels), task=task,
         anchors=_path(anchors), cc=cc, dump=tuple(dump), edgetpu_compiler=edgetpu_compiler,
         example_inputs=example_inputs, progress=progress or _silent, executor=executor)  # fmt: skip
 
@@ -145,6 +146,7 @@ def explain(
     min_sqnr: float | None = None,
     max_ms: float | None = None,
     min_tpu_share: str | None = None,
+    max_slowdown: str | None = None,
     preprocess: str | None = None,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     fix: Mapping[str, float | Sequence[float]] | None = None,
@@ -210,6 +212,8 @@ def bench(
     markdown: str | Path | None = None,
     trace: str | Path | None = None,
     html: str | Path | None = None,
+    frames: int | None = None,
+    source: str | None = None,
 ) -> BenchReport:
     """Latencies of a bundle on a device, and whether its budgets hold; estimates are marked as such.
 
@@ -218,16 +222,13 @@ def bench(
         on: the device, as in `run`.
         budgets: "p95<=33ms" and the like; a missed one is no error but an entry of the report.
         runs: timed inferences in all, or `seconds` of them.
-        threads: of the CPU, as in `run`.
-        timeout: as in `run`.
+        threads, timeout: as in `run`.
         compare: the `json` of an earlier run.
         max_regress: how much slower than that is too slow; 0.05 is 5 %.
         accept_estimates, accept_throttling: what may satisfy a budget.
-        json: file for all figures and samples (docs/bench.schema.json).
-        junit: file with a test case for each verdict.
-        markdown: file with what the terminal shows.
-        trace: file for chrome://tracing or ui.perfetto.dev.
-        html: file of a page to look at.
+        json, junit, markdown, trace, html: files for all figures and samples (docs/bench.schema.json), a test case for
+            each verdict, what the terminal shows, chrome://tracing or ui.perfetto.dev, and a page to look at.
+        frames: also so many as a stream; of `source`, as in `webcam`, or made ones.
     """
     from edgec.benching.request import Bench
     from edgec.drive.bench import run_bench
@@ -249,6 +250,8 @@ def bench(
         markdown=_path(markdown),
         trace=_path(trace),
         html=_path(html),
+        frames=frames,
+        source=source,
     )
     return run_bench(asked)
 
@@ -463,11 +466,7 @@ def _options(given: Mapping[str, Any]) -> Options:
     found |= {name: _path(found[name]) for name in ("calibrate", "validate") if name in found}
     found |= {name: tuple(found[name]) for name in ("disable", "float_ops")}
     found |= {name: str(found[name]) for name in ("quantize", "tuned", "workers") if found.get(name) is not None}
-    found["input_shapes"] = {name: tuple(shape) for name, shape in (found["input_shapes"] or {}).items()}
-    fixed = (found["fix"] or {}).items()
-    found["fix"] = {name: tuple(x) if isinstance(x, Sequence) else (float(x),) for name, x in fixed}
-    found["state"] = dict(found["state"] or {})
-    return Options(**found)
+    return Options(**found | _about_inputs(found["input_shapes"], found["fix"], found["state"]))
 
 
 def _workers(workers: str | int | None) -> str | None:

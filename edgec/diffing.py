@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from edgec.checking import checked
 
@@ -22,6 +22,9 @@ def diff(
     calibrate: str | Path | None = None,
     quantize: str | Path = "fast",
     samples: int = 8,
+    input_shapes: Mapping[str, Sequence[int]] | None = None,
+    fix: Mapping[str, float | Sequence[float]] | None = None,
+    state: Mapping[str, str] | None = None,
     cc: str | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Diff:
@@ -35,6 +38,7 @@ def diff(
         calibrate: for "int8:", data to quantize with (default: the inputs).
         quantize: for "int8:", as in `compile`.
         samples: at most so many of the inputs, spread over all.
+        input_shapes, fix, state: of a model's inputs, as in `compile`.
         cc: a compiler of this machine.
         progress: as in `compile`.
     """
@@ -49,5 +53,19 @@ def diff(
         str(quantize),
         samples,
         cc,
+        **about_inputs(input_shapes, fix, state),
     )
     return diff(request, progress or (lambda text: None))
+
+
+def about_inputs(
+    input_shapes: Mapping[str, Sequence[int]] | None,
+    fix: Mapping[str, float | Sequence[float]] | None,
+    state: Mapping[str, str] | None,
+) -> dict[str, Any]:
+    """As drive takes them."""
+    return {
+        "input_shapes": {name: tuple(shape) for name, shape in (input_shapes or {}).items()},
+        "fix": {name: tuple(x) if isinstance(x, Sequence) else (float(x),) for name, x in (fix or {}).items()},
+        "state": dict(state or {}),
+    }

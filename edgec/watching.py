@@ -6,6 +6,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from edgec_devices.device import TIMEOUT_S
+from edgec_runtime.effects import OVERLAY
+from edgec_runtime.webcam import LOOPBACK, PORT
+
 from edgec.checking import checked
 
 if TYPE_CHECKING:
@@ -17,13 +21,17 @@ def webcam(
     bundles: Sequence[str | Path] = (),
     source: str | None = None,
     *,
-    effect: str = "overlay",
+    effect: str = OVERLAY,
     smooth: bool = True,
     display: bool = True,
-    host: str = "127.0.0.1",
-    port: int = 8080,
+    host: str = LOOPBACK,
+    port: int = PORT,
     frames: int | None = None,
     demo: bool = False,
+    out: str | Path | None = None,
+    virtual_camera: str | None = None,
+    on: str | None = None,
+    timeout: float = TIMEOUT_S,
     progress: Callable[[str], None] | None = None,
 ) -> Shown:
     """Show a live picture that a bundle changes, on a page of this machine (docs/webcam.md), until it ends.
@@ -31,13 +39,23 @@ def webcam(
     Args:
         bundles: .edgec files with a task; the page switches between them. demo: a bundle and a clip of edgec's own.
         source: a camera, a video, a photo, a folder of photos or a URL; default: the first camera.
-        effect: "overlay", "blur" or "replace=FILE". smooth: results over time.
+        effect: "overlay", "blur", "replace=FILE" or "cartoon" (docs/tasks.md). smooth: results over time.
         display: a page at `host` and `port`; without, a file is read once, as fast as it goes.
-        frames: after so many it ends. progress: gets the page's address.
+        frames: after so many it ends. out: a folder for the pictures, masks and results.
+        virtual_camera: a V4L2 output, such as "/dev/video9", that shows the picture to other programs as a camera.
+        progress: gets the page's address.
+        on: the device where it runs, "ssh://pi@host" or a name of edgec.toml, with a source of its own; the page is
+            here all the same. timeout: seconds for which nothing may move on the way to it.
     """
+    from edgec_devices.listing import resolve
+
     from edgec.drive.webcam import Wanted, run_webcam
 
-    paths = [Path(b) for b in bundles]
+    paths, url = [Path(b) for b in bundles], resolve(on, Path.cwd()) if on is not None else None
     return run_webcam(
-        Wanted(paths, source, effect, smooth, display, host, port, frames, demo), progress or (lambda text: None)
+        Wanted(
+            *(paths, source, effect, smooth, display, host, port, frames, demo),
+            *(Path(out) if out else None, virtual_camera, url, timeout),
+        ),
+        progress or (lambda text: None),
     )

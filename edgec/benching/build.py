@@ -55,7 +55,7 @@ def build_report(bundle: Bundle, m: Measurement, settings: Mapping[str, Any]) ->
     rss = [one.rss for one in m.timed if one.rss]
     sizes = memory(bundle, files.get(m.device.target), m.device.target, graph, rss, estimated)
     make = _estimated if estimated else _measured
-    return BenchReport(**shared, memory=sizes, **make(bundle, m, graph))  # type: ignore[arg-type]
+    return BenchReport(**shared, memory=sizes, stream=m.stream, **make(bundle, m, graph))  # type: ignore[arg-type]
 
 
 # ---- measured

@@ -71,7 +71,7 @@ class _Entry:
 
     def _fits(self, opened: Bundle) -> None:
         opened.manifest.check_threads(self.bench.threads, self.at)
-        parse_budgets(self.bench.budgets, opened, self.at)
+        parse_budgets(self.bench.budgets, opened, self.at, self.bench.streams > 0)
 
     def _opened(self, call: Callable[[Bundle], _T]) -> _T:
         try:

@@ -7,12 +7,15 @@
     seg0 seg0.p95 seg0.op3         a segment's median, its percentiles, an op's median by position
     rss arena code constants data  bytes: the process, and its parts by plan and by the file's sections
     celsius mhz throttled          the highest, the lowest while it ran, 0 or 1
+    latency.p95 stage.capture      of a stream, where one was run: of a frame from capture on, a stage's median;
+    stage.seg0.p95 dropped         a stage of the model by its first segment; fps is then the stream's
 
 A share (`seg0<=40%`, `spread<=10%`) is of the median latency; `spread` and the parts of `tpu` need `%` or `ms`.
 """
 
 from __future__ import annotations
 
+import re
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,10 +25,12 @@ from edgec_devices.flash import METRICS
 from edgec_devices.requirement import Figure, Kind, Requirement, Vocabulary, amount
 from edgec_devices.throttling import Throttling
 from edgec_runtime import Bundle, Summary
+from edgec_runtime.meters import StreamFigures
 from edgec_runtime.printable import printable
 
 from edgec.benching.build import read_graph
 from edgec.benching.result import EMULATOR, BenchReport, Check, Once, OpReport, SegmentReport, Series
+from edgec.errors import InputError
 
 ON_TPU = ("delegate", COST_MODEL)
 """Backends whose time is the Edge TPU's: measured on it, and estimated of it."""
@@ -95,17 +100,26 @@ def figures(report: BenchReport) -> Figures:
     return Figures(report)
 
 
-def parse_budgets(texts: Iterable[str], bundle: Bundle, where: str = "--budget") -> list[Requirement]:
+def parse_budgets(
+    texts: Iterable[str], bundle: Bundle, where: str = "--budget", streams: bool = True
+) -> list[Requirement]:
     """Budgets on figures that a bench of this bundle could have, read before anything is measured.
 
-    Each text may hold several, separated by commas. where: states them, for messages. Raises InputError for any other
-    figure, unit or form.
+    Each text may hold several, separated by commas. where: states them, for messages. streams: whether there will be a
+    stream. Raises InputError for any other figure, unit or form.
     """
     ops = {s.name: len(s.functions) for s in read_graph(bundle).segments}
     shape = [(s.name, ops.get(s.name, 0)) for s in bundle.manifest.segments]
     known = {name: Kind(q.unit, q.part, share=name in _SHARES) for name, q in _quantities(shape).items()}
-    listed = [*_WHOLE, *(_span(name, n) for name, n in shape)]
-    return Vocabulary(known, where, _EXAMPLE, listed=", ".join(listed)).parse_all(texts)
+    listed = [*_WHOLE, "latency", "dropped", "stage.capture", *(_span(name, n) for name, n in shape)]
+    wanted = Vocabulary(known, where, _EXAMPLE, listed=", ".join(listed)).parse_all(texts)
+    of_stream = {*_of_stream([name for name, _ in shape])}
+    for budget in wanted:
+        if budget.figure in of_stream and not streams:
+            raise InputError(
+                f"{budget.figure} is of a stream, and none is run", where, "give --frames 250, or --source"
+            )
+    return wanted
 
 
 def check_budgets(
@@ -318,7 +332,61 @@ def _quantities(segments: Sequence[tuple[str, int]]) -> Mapping[str, _Quantity]:
             of_segments[figure] = _Quantity("ms", _segment(name, pick), _slowest_op(name, pick), part=figure == name)
         for i in range(ops):
             of_segments[f"{name}.op{i}"] = _Quantity("ms", _op(name, i), _op_culprit(name, i), part=True)
-    return {**of_segments, **_WHOLE}
+    return {**of_segments, **_of_stream([name for name, _ in segments]), **_WHOLE}
+
+
+# ---- of a stream
+
+_STAGES = ("capture", "prepare", "inputs", "result", "picture", "out")
+"""Those of a bundle with a task, and around its segments."""
+
+
+def _of_stream(segments: Sequence[str]) -> Mapping[str, _Quantity]:
+    named = {"latency": "p50"} | {f"latency.{m}": m for m in METRICS}
+    found = {name: _Quantity("ms", _streamed(_late(_metric(m))), _slowest_stage) for name, m in named.items()}
+    for stage in (*_STAGES, *segments):
+        own = {f"stage.{stage}": "p50"} | {f"stage.{stage}.{m}": m for m in METRICS}
+        found |= {name: _Quantity("ms", _streamed(_stage(stage, _metric(m)))) for name, m in own.items()}
+    return {**found, "dropped": _Quantity("", _streamed(lambda s: float(s.dropped)), _slowest_stage)}
+
+
+def _streamed(pick: Callable[[StreamFigures], float | str]) -> Callable[[BenchReport], _Read]:
+    def read(r: BenchReport) -> _Read:
+        found = "there was no stream" if r.stream is None else pick(r.stream)
+        return found if isinstance(found, str) else (found, r.emulated)
+
+    return read
+
+
+def _late(pick: Callable[[Summary], float]) -> Callable[[StreamFigures], float | str]:
+    return lambda s: "no frame arrived" if s.latency is None else pick(s.latency)
+
+
+def _stage(name: str, pick: Callable[[Summary], float]) -> Callable[[StreamFigures], float | str]:
+    """A stage of several segments has the name of its first."""
+
+    def read(s: StreamFigures) -> float | str:
+        for stage in s.stages:
+            if re.split("[+…]", stage.name)[0] == name and stage.ms is not None:
+                return pick(stage.ms)
+        return f"the stream has no stage {name}, but {', '.join(x.name for x in s.stages)}"
+
+    return read
+
+
+def _slowest_stage(r: BenchReport) -> str:
+    """What keeps a stream from being faster."""
+    stages = [s for s in r.stream.stages if s.ms is not None] if r.stream is not None else []
+    slow = max(stages, key=lambda s: s.ms.p50 if s.ms is not None else 0.0, default=None)
+    return "" if slow is None or slow.ms is None else f"stage {slow.name}, {_ms(slow.ms.p50, False)}"
+
+
+def _frames_per_second(r: BenchReport) -> _Read:
+    return _latency(_rate)(r) if r.stream is None else (r.stream.fps, r.emulated)
+
+
+def _slows(r: BenchReport) -> str:
+    return _slowest(_metric("mean"))(r) if r.stream is None else _slowest_stage(r)
 
 
 # ---- of memory and of the device
@@ -373,7 +441,7 @@ def _slowed(r: BenchReport) -> str:
 _WHOLE: Mapping[str, _Quantity] = {
     **{m: _Quantity("ms", _latency(_metric(m)), _slowest(_metric(m))) for m in METRICS},
     "spread": _Quantity("ms", _latency(spread), _widest, part=True),
-    "fps": _Quantity("fps", _latency(_rate), _slowest(_metric("mean"))),
+    "fps": _Quantity("fps", _frames_per_second, _slows),
     "load": _Quantity("ms", _once(lambda r: r.load)),
     "first": _Quantity("ms", _once(lambda r: r.first)),
     "warmup": _Quantity("ms", _once(lambda r: r.steadiness.warmup)),

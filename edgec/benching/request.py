@@ -14,6 +14,7 @@ from edgec_runtime.manifest import MAX_THREADS
 from edgec.errors import InputError
 
 MAX_REGRESS = 0.05
+FRAMES, MAX_FRAMES = 250, 100_000
 FILES = ("json", "junit", "markdown", "trace", "html")
 """The fields of a Bench that are files to write."""
 _SHARE = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*(%?)\s*")
@@ -29,7 +30,8 @@ class Bench:
     too slow, 0.05 is 5 %. accept_estimates: an estimate may satisfy a budget. accept_throttling: a run that throttled
     may pass. json, junit, markdown, trace, html: files to write.
 
-    threads: of the CPU.
+    threads: of the CPU. frames: so many as a stream too; with a source alone FRAMES. source: of these, on this machine,
+    as of edgec webcam.
 
     Raises InputError for a value out of its range.
     """
@@ -50,6 +52,8 @@ class Bench:
     markdown: Path | None = None
     trace: Path | None = None
     html: Path | None = None
+    frames: int | None = None
+    source: str | None = None
 
     def __post_init__(self) -> None:
         if self.runs is not None and not 1 <= self.runs <= MAX_RUNS:
@@ -60,9 +64,21 @@ class Bench:
             raise InputError(f"nothing runs on {self.threads} threads", hint=f"give 1 to {MAX_THREADS}")
         if not (math.isfinite(self.timeout) and self.timeout >= 1):
             raise InputError(f"cannot wait for {self.timeout:g} seconds", hint="give a timeout of 1 or more")
+        if self.frames is not None and not 2 <= self.frames <= MAX_FRAMES:
+            raise InputError(f"cannot time a stream of {self.frames} frames", hint=f"give 2 to {MAX_FRAMES}")
+        if self.streams and self.on.startswith("emulated:"):
+            raise InputError("an estimate has no stream", at=self.on, hint="leave out --frames and --source, or --on")
+        if self.source is not None and not self.on.startswith("local:"):
+            hint = "leave it out for made frames; edgec webcam --on DEVICE --source … --json has a camera's figures"
+            raise InputError("--source is of this machine", at=self.on, hint=hint)
         if not 0 < self.max_regress < 10:
             what = f"{self.max_regress:g} is no limit to a regression"
             raise InputError(what, hint="give more than 0 and less than 1000%, for example 5%")
+
+    @property
+    def streams(self) -> int:
+        """How many frames of a stream are wanted."""
+        return self.frames or (FRAMES if self.source is not None else 0)
 
 
 def share(value: str | float) -> float:

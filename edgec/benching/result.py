@@ -8,10 +8,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from edgec_devices.decoding import from_json
+from edgec_devices.decoding import LARGEST_JSON, from_json
 from edgec_devices.measurement import Identity
 from edgec_devices.throttling import Throttling
 from edgec_runtime import Summary
+from edgec_runtime.given import given
+from edgec_runtime.meters import StreamFigures
 
 from edgec.errors import InputError
 
@@ -164,6 +166,7 @@ class BenchReport:
     latency: of whole inferences. waited: ms of each of them in which it waited for a processor that other programs had,
     in the form of latency.rounds; empty where nobody knows. yardstick: ms, launch by launch, a fixed loop that tells
     how fast the machine was.
+    stream: of frames that overlap; None where none was run.
     profile_overhead: how much longer a profiled inference takes, 0.01 is 1 %; None where nothing was profiled.
     """
 
@@ -187,6 +190,7 @@ class BenchReport:
     budgets: tuple[Check, ...] = ()
     comparison: Compared | None = None
     notes: tuple[str, ...] = ()
+    stream: StreamFigures | None = None
     schema: int = SCHEMA
 
     @property
@@ -223,7 +227,7 @@ class BenchReport:
         """A report of an earlier run. Raises InputError for anything else."""
         hint, what = "give what edgec bench --json wrote", "the earlier run"
         try:
-            data = path.read_bytes()
+            data = given(path, LARGEST_JSON)
         except OSError as e:
             raise InputError(f"cannot read {what}: {e.strerror}", at=str(path), hint=hint) from e
         seen = from_json(data, _Schema, what, str(path), hint).schema

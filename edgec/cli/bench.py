@@ -30,6 +30,8 @@ _FILE = click.Path(path_type=Path)
 @click.option(
     "--timeout", type=click.FloatRange(1), metavar="S", help="give up when for S seconds nothing moved (default: 30)"
 )
+@click.option("--frames", type=int, metavar="N", help="also so many as a stream, whose figures budgets can name")
+@click.option("--source", metavar="WHAT", help="of these frames, as of edgec webcam (default: made ones)")
 @click.option("--compare", type=_FILE, metavar="OLD.json", help="with an earlier --json: exit code 1 if it regressed")
 @click.option("--max-regress", metavar="5%", help="how much slower than that is too slow")
 @click.option("--accept-estimates", is_flag=True, default=None, help="let estimates satisfy budgets")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
 from edgec.cli.echo import echo
+from edgec.cli.models import about_inputs, input_options
 from edgec.report.diff.text import ORDERS, threshold, to_text
 from edgec.report.files import check_place, write_whole
 from edgec.report.terminal import progress
@@ -16,12 +18,17 @@ from edgec.report.terminal import progress
 _FILE = click.Path(path_type=Path)
 
 
+def _with_input_options(fn: Callable[..., Any]) -> Callable[..., Any]:
+    for option in reversed(input_options()):
+        fn = option(fn)
+    return fn
+
+
 @click.command()
 @click.argument("a")
 @click.argument("b")
 @click.option("--inputs", required=True, type=_FILE, help="photos, a folder of them, or an .npz, to compare on")
 @click.option("--samples", default=8, show_default=True, metavar="N", help="at most so many of them, spread over all")
-@click.option("--preprocess", metavar="SPEC", help="how photos become inputs, as for compile")
 @click.option("--calibrate", type=_FILE, help="for int8:, data to quantize with (default: the inputs)")
 @click.option("--quantize", default="fast", show_default=True, metavar="RECIPE", help="for int8:, as for compile")
 @click.option(
@@ -40,6 +47,7 @@ _FILE = click.Path(path_type=Path)
     "--html", type=_FILE, metavar="FILE", help="a page: error along the graph, ranges, images before and after"
 )
 @click.option("--cc", help="a C compiler of this machine, instead of zig")
+@_with_input_options
 def diff(
     a: str,
     b: str,
@@ -48,6 +56,9 @@ def diff(
     min_sqnr: float | None,
     json_file: Path | None,
     html: Path | None,
+    input_shape: tuple[str, ...],
+    fix: tuple[str, ...],
+    state: tuple[str, ...],
     **options: Any,
 ) -> int:
     """Compare A with B on the same inputs, layer by layer, and name the layer of B to look at first.
@@ -67,6 +78,7 @@ def diff(
     for path, option in ((html, "--html"), (None if to_screen else json_file, "--json")):
         if path is not None:
             check_place(path, option)
+    options |= about_inputs(input_shape, fix, state)
     with progress(lines=False) as say:
         found = compare(Request(a, b, **options), say)
     if html is not None:

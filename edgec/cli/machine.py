@@ -27,6 +27,7 @@ _NAME = click.argument("name", required=False)
 @click.option("--baud", type=click.IntRange(300, 4_000_000), help="speed of the serial line (default: no limit)")
 @click.option("--icount", is_flag=True, help="count the guest's time by instructions: its latencies repeat")
 @click.option("--memory", type=click.IntRange(256, 8192), default=512, show_default=True, metavar="MiB")
+@click.option("--cameras", is_flag=True, help="a kernel with drivers of cameras that are none: vivid, and a USB one")
 @click.option("--fresh", is_flag=True, help="with a new disk")
 @_JSON
 def boot(
@@ -36,6 +37,7 @@ def boot(
     baud: int | None,
     icount: bool,
     memory: int,
+    cameras: bool,
     fresh: bool,
     as_json: bool,
 ) -> None:
@@ -46,7 +48,7 @@ def boot(
         raise InputError(f'"{url}" cannot be booted', hint="for example emulated:pi4 --whole")
     if not whole:
         raise InputError(f"{url} alone needs no booting: a program is emulated, no machine", hint="add --whole")
-    settings = module.Settings(board, baud, icount, memory)
+    settings = module.Settings(board, baud, icount, memory, cameras)
     machine = module.start(settings, name, fresh, lambda text: echo(f"{text} …", err=True))
     _show([machine], as_json)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,7 +40,7 @@ _TASK_HELP = (
 _QUIET = click.option("-q", "--quiet", is_flag=True, help="print nothing but errors")
 
 
-def _input_options() -> list[Callable[..., Any]]:
+def input_options() -> list[Callable[..., Any]]:
     """Those about the model's inputs."""
     return [
         click.option("--preprocess", metavar="SPEC", help=_PREPROCESS_HELP),
@@ -51,6 +51,37 @@ def _input_options() -> list[Callable[..., Any]]:
             multiple=True,
             metavar="INPUT=OUTPUT",
             help="an input that is, at each call, what this output was at the last one; zeros at first",
+        ),
+    ]
+
+
+def _precision_options() -> list[Callable[..., Any]]:
+    """Those about what stays float32."""
+    return [
+        click.option(
+            "--float-ops",
+            metavar="NAME,NAME,…",
+            help="operations that stay float32, as explain calls them, or their nodes; * and ? for any characters",
+        ),
+        click.option(
+            "--max-drop",
+            metavar="PERCENT",
+            help="leave operations in float32 until int8 changes the top class of at most so many samples (1%); of "
+            "outputs that are no classes, until the noise has at most this part of their power",
+        ),
+        click.option("--min-sqnr", type=float, metavar="DB", help="the same, until every output has this SQNR: 20"),
+        click.option(
+            "--max-ms",
+            type=float,
+            metavar="MS",
+            help="what may be spent on it: no inference estimated to be slower",
+        ),
+        click.option("--min-tpu-share", metavar="PERCENT", help="and this part of the MACs stays on the Edge TPU: 90%"),
+        click.option(
+            "--max-slowdown",
+            metavar="PERCENT",
+            help="where none of these four is given: operations stay float32 as long as the model is estimated to be "
+            "slower by no more than this, if that buys 1 dB (best: 10%; 0% for int8 alone)",
         ),
     ]
 
@@ -76,28 +107,8 @@ def _lowering_options(fn: Callable[..., Any]) -> Callable[..., Any]:
                 help="take out channels that add little, where that is faster, as long as the float model's outputs "
                 "change by no more than this: as --max-drop",
             ),
-            click.option(
-                "--float-ops",
-                metavar="NAME,NAME,…",
-                help="operations that stay float32, as explain calls them, or their nodes; * and ? for any characters",
-            ),
-            click.option(
-                "--max-drop",
-                metavar="PERCENT",
-                help="leave operations in float32 until int8 changes the top class of at most so many samples (1%); of "
-                "outputs that are no classes, until the noise has at most this part of their power",
-            ),
-            click.option("--min-sqnr", type=float, metavar="DB", help="the same, until every output has this SQNR: 20"),
-            click.option(
-                "--max-ms",
-                type=float,
-                metavar="MS",
-                help="what may be spent on it: no inference estimated to be slower",
-            ),
-            click.option(
-                "--min-tpu-share", metavar="PERCENT", help="and this part of the MACs stays on the Edge TPU: 90%"
-            ),
-            *_input_options(),
+            *_precision_options(),
+            *input_options(),
             click.option("--min-cosine", default=0.9, show_default=True, help="how like the float model int8 must be"),
             click.option("--disable-pass", multiple=True, metavar="NAME", help="switch a pass or a rewrite off"),
             click.option(
@@ -221,7 +232,7 @@ def explain(
     type=click.Path(path_type=Path),
     help="file for the result: .png or .jpg, drawn; .json; or .npz, the outputs as they are",
 )
-@click.option("--effect", metavar="NAME", help="what --out shows: overlay, blur or replace=FILE (the background)")
+@click.option("--effect", metavar="NAME", help="what --out shows, as of edgec webcam (default: overlay)")
 @click.option("--raw", is_flag=True, help="the outputs as they are, not what they mean")
 @click.option("--json", "as_json", is_flag=True, help="the result machine-readable, to standard output")
 @on_one("device", default="local:", show_default=True)
@@ -239,7 +250,9 @@ def run(
     timeout: float,
 ) -> None:
     """Run one inference of a bundle on a device, and tell or draw what was found (--task of compile)."""
-    from edgec.drive.run import OVERLAY, run_bundle
+    from edgec_runtime.effects import OVERLAY
+
+    from edgec.drive.run import run_bundle
 
     done = run_bundle(bundle, inputs, output, resolved(device), timeout, threads, raw, effect or OVERLAY)
     echo(json.dumps(done.to_json(), indent=1) if as_json else done.text())
@@ -293,6 +306,7 @@ def _options(
     min_sqnr: float | None,
     max_ms: float | None,
     min_tpu_share: str | None,
+    max_slowdown: str | None,
     validate: Path | None = None,
     threads: int = 1,
     tuned: str | None = None,
@@ -300,13 +314,22 @@ def _options(
 ) -> Options:
     from edgec.drive.lower import Options
 
-    shapes = dict(map(_parse_shape, input_shape))
     floats = tuple(name.strip() for name in (float_ops or "").split(",") if name.strip())
+    given = about_inputs(input_shape, fix, state)
     return Options(
-        target, calibrate, preprocess, shapes, disable_pass, min_cosine, optimistic, validate, allow_float, threads,
-        tuned, quantize, edgetpu, workers, prune, floats, max_drop, min_sqnr, max_ms, min_tpu_share,
-        dict(map(_parse_fixed, fix)), dict(map(_parse_state, state)),
+        target, calibrate, preprocess, given["input_shapes"], disable_pass, min_cosine, optimistic, validate,
+        allow_float, threads, tuned, quantize, edgetpu, workers, prune, floats, max_drop, min_sqnr, max_ms,
+        min_tpu_share, max_slowdown, given["fix"], given["state"],
     )  # fmt: skip
+
+
+def about_inputs(input_shape: Sequence[str], fix: Sequence[str], state: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """What `input_options` say but how photos become inputs, as fields of Options. Raises InputError."""
+    return {
+        "input_shapes": dict(map(_parse_shape, input_shape)),
+        "fix": dict(map(_parse_fixed, fix)),
+        "state": dict(map(_parse_state, state)),
+    }
 
 
 def _parse_shape(text: str) -> tuple[str, tuple[int, ...]]:

@@ -11,6 +11,7 @@ from edgec.comparing.channels import Channels
 from edgec.comparing.distance import distance
 from edgec.comparing.factors import factor_of
 from edgec.comparing.side import Placed, Sample, Side, ops_of, values_of
+from edgec.comparing.tasks import Judge, Meaning
 from edgec.comparing.twins import Twin, limits, reals, rounded, twins
 from edgec.ir import Array, Op, TensorType, Value
 from edgec.ir.interp import run_op
@@ -125,7 +126,7 @@ class Seen:
 class Measured:
     """What both runs gave. seen: in the order of B's graph. only_a, only_b: values that have no twin, not compared.
     outputs: by B's names. tops: of those that are one row, the samples whose largest element is another one, with A's
-    and B's. images: the first sample's outputs, A's and B's reals.
+    and B's. images: the first sample's outputs, A's and B's reals. task: figures, where the meaning is known.
     """
 
     seen: Sequence[Seen]
@@ -135,13 +136,21 @@ class Measured:
     tops: Mapping[str, tuple[tuple[int, int, int], ...]]
     images: Mapping[str, tuple[Array, Array]]
     samples: int
+    task: Mapping[str, float] = field(default_factory=dict)
 
 
 def measure(
-    a: Side, b: Side, pairs: Sequence[tuple[Sample, Sample]], exact: int, say: Progress = lambda text: None
+    a: Side,
+    b: Side,
+    pairs: Sequence[tuple[Sample, Sample]],
+    exact: int,
+    say: Progress = lambda text: None,
+    meaning: Meaning | None = None,
 ) -> Measured:
-    """Run both on every pair of inputs. exact: on how many of them B is compared with its own law, where it has one."""
-    run = _Runs(a, b, len(pairs))
+    """Run both on every pair of inputs. exact: on how many of them B is compared with its own law, where it has one.
+    meaning: of the outputs of either.
+    """
+    run = _Runs(a, b, len(pairs), meaning)
     for i, (mine, theirs) in enumerate(pairs):
         say(f"compare {i + 1}/{len(pairs)}")
         run.add(mine, theirs, i < exact)
@@ -151,7 +160,7 @@ def measure(
 class _Runs:
     """The two, sample by sample. Of one sample, A's compared values are in memory; of all, sums."""
 
-    def __init__(self, a: Side, b: Side, samples: int) -> None:
+    def __init__(self, a: Side, b: Side, samples: int, meaning: Meaning | None = None) -> None:
         self.a, self.b, self.samples = a, b, 0
         mine, theirs = values_of(b), values_of(a)
         self.relaid = a.channels_last is not b.channels_last
@@ -170,6 +179,7 @@ class _Runs:
         self.tops: dict[str, list[tuple[int, int, int]]] = {}
         self.images: dict[str, tuple[Array, Array]] = {}
         self._expect = samples
+        self._judge = Judge(meaning, self.called) if meaning is not None else None
 
     def add(self, mine: Sample, theirs: Sample, exact: bool) -> None:
         """One pair of inputs."""
@@ -275,19 +285,22 @@ class _Runs:
     def _outputs(
         self, floats: Mapping[str, Array], wants: Mapping[str, Array | None], got: Mapping[str, Array]
     ) -> None:
+        pairs = dict[str, tuple[Array, Array]]()
         for v in self.b.outputs:
             want = wants.get(v.name)
             if want is None:
                 want = floats.get(self.called.get(v.name, ""))
             if want is None or want.size != got[v.name].size:
                 continue
-            pair = want.reshape(got[v.name].shape), reals(got[v.name], v.type)
+            pairs[v.name] = pair = want.reshape(got[v.name].shape), reals(got[v.name], v.type)
             self.outputs.setdefault(v.name, Tally()).add(*pair)
             self.images.setdefault(v.name, pair)
             if v.type.rank and v.type.size == v.type.shape[-1] > 1:
                 one, other = (int(x.reshape(-1).argmax()) for x in pair)
                 found = self.tops.setdefault(v.name, [])
                 found += [(self.samples, one, other)] if one != other else []
+        if self._judge is not None:
+            self._judge.add(pairs)
 
     def measured(self) -> Measured:
         """Of all samples."""
@@ -298,7 +311,8 @@ class _Runs:
             one.index = ops[id(one.op)] if one.op is not None else -1
         found = sorted(found, key=lambda s: s.index)
         tops = {n: tuple(some) for n, some in self.tops.items()}
-        return Measured(found, *self.only, self.outputs, tops, self.images, self.samples)
+        task = self._judge.means() if self._judge is not None else {}
+        return Measured(found, *self.only, self.outputs, tops, self.images, self.samples, task)
 
 
 def _ends(a: Side, b: Side, found: Mapping[str, Twin]) -> dict[str, str]:

@@ -107,7 +107,8 @@ class Output:
 class Diff:
     """Two networks compared. a, b: their names; a_how, b_how: what ran them. layers: in the order of B's graph.
     skipped_a, skipped_b: values that the other has no twin of. outputs: by B's names. notes: what to know of it all.
-    names: of the samples; labels: of classes, where a bundle has them.
+    names: of the samples; labels: of classes, where a bundle has them. task: figures of what a bundle is for
+    (`tasks.FIGURES`), kind: what that is.
     """
 
     a: str
@@ -125,6 +126,8 @@ class Diff:
     names: Sequence[str] = ()
     labels: Sequence[str] = ()
     images: Mapping[str, tuple[Array, Array]] = field(default_factory=dict, repr=False)
+    kind: str = ""
+    task: Mapping[str, float] = field(default_factory=dict)
 
     def worst(self) -> list[Layer]:
         """Faults first, then by what each loses by itself."""
@@ -151,6 +154,7 @@ class Diff:
             "notes": [*self.notes],
             "names": [*self.names],
             "labels": [*self.labels],
+            "task": {"kind": self.kind, **{name: round(x, 5) for name, x in self.task.items()}} if self.kind else None,
         }
 
 
@@ -171,7 +175,7 @@ def result(a: Side, b: Side, inputs: str, measured: Measured, notes: Sequence[st
         notes = [*notes, "most layers compute something else: these may not be two forms of one training"]
     return Diff(
         a.name, b.name, a.how, b.how, inputs, measured.samples, layers, measured.only_a, measured.only_b,
-        outputs, _culprit(layers), notes, images=measured.images,
+        outputs, _culprit(layers), notes, images=measured.images, task=measured.task,
     )  # fmt: skip
 
 

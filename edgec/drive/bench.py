@@ -32,9 +32,10 @@ def run_bench(request: Bench, say: Progress = lambda text: None) -> BenchReport:
     _check_places(places)
     baseline = (request.compare, BenchReport.load_file(request.compare)) if request.compare else None
     with Bundle.open(request.bundle) as bundle:
-        wanted = parse_budgets(request.budgets, bundle)
+        wanted = parse_budgets(request.budgets, bundle, streams=request.streams > 0)
         bundle.manifest.check_threads(request.threads, str(request.bundle))
         plan = Plan.of(request.runs, request.seconds, request.threads)
+        plan = replace(plan, frames=request.streams, source=_found(request.source))
         device = device_for(request.on, request.timeout)
         measurement = device.measure(bundle, plan, say)
         report = build_report(bundle, measurement, _settings(request, plan))
@@ -56,6 +57,11 @@ def run_bench(request: Bench, say: Progress = lambda text: None) -> BenchReport:
     return report
 
 
+def _found(source: str | None) -> str | None:
+    """Files by their whole path: programs are run in folders of their own."""
+    return str(Path(source).resolve()) if source is not None and Path(source).exists() else source
+
+
 def _estimate(report: BenchReport, bundle: Bundle, plan: Plan, say: Progress) -> Iterator[str]:
     """What there is to say of the board that an emulated machine stands for: by its models, not by that machine."""
     if report.board is None:
@@ -72,7 +78,7 @@ def _estimate(report: BenchReport, bundle: Bundle, plan: Plan, say: Progress) ->
 
 
 def _settings(request: Bench, plan: Plan) -> dict[str, Any]:
-    asked = ("runs", "seconds", "threads", "accept_estimates", "accept_throttling")
+    asked = ("runs", "seconds", "threads", "accept_estimates", "accept_throttling", "frames", "source")
     return {**{name: getattr(request, name) for name in asked}, "launches": plan.rounds}
 
 

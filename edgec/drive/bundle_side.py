@@ -9,12 +9,14 @@ from pathlib import Path
 import numpy as np
 from edgec_devices.decoding import from_json
 from edgec_runtime import Bundle, Session
-from edgec_runtime.cache import extract
+from edgec_runtime.library import load_library
 from edgec_runtime.manifest import SegmentInfo
 from edgec_runtime.session import machine_target
+from edgec_runtime.vision import Vision
 
 from edgec.comparing.factors import Factors
 from edgec.comparing.side import Look, Sample, See
+from edgec.comparing.tasks import Meaning
 from edgec.drive.native import MARK, aligned_bytes, pointers
 from edgec.drive.run import tensor_type
 from edgec.emit.values_file import VALUES_FILE, At, ValuesFile
@@ -64,7 +66,7 @@ class BundleSide:
         self.inputs: Sequence[Value] = [known.get(n) or Value(n, self._types[n]) for n in m.inputs]
         self.outputs: Sequence[Value] = [known.get(n) or Value(n, self._types[n]) for n in m.outputs]
         self._known = {**{n: Value(n, t) for n, t in self._types.items()}, **known}
-        self._library = ctypes.CDLL(str(extract(self._bundle, m.libraries[target])))
+        self._library = load_library(self._bundle, target)
         self._weights = self._read_weights(target)
         self._arena = aligned_bytes(max((s.arena for s in m.segments), default=0))
         self.same_code, self.how = tpu == "c", "the bundle's C"
@@ -82,6 +84,15 @@ class BundleSide:
         weights = aligned_bytes(len(data))
         weights[:] = np.frombuffer(data, np.uint8)
         return weights
+
+    @property
+    def meaning(self) -> Meaning | None:
+        """Of its outputs, where it says."""
+        task, vision = self._bundle.manifest.task, Vision(self._bundle, native=False)
+        if task is None or vision.image is None:
+            return None
+        size, shapes = vision.image, {v.name: v.type.shape for v in self.outputs}
+        return Meaning(task.kind, size[0], shapes, lambda outputs: vision.result(outputs, size))
 
     def run(self, inputs: Sample, see: Look) -> dict[str, Array]:
         """See Side."""
@@ -137,6 +148,8 @@ class BundleSide:
                 raised.append(e)
 
         try:
+            if found and not f"{found.function}_".startswith(f"{s.name}_"):
+                raise AttributeError(f"{found.function} is not the code of {s.name}")
             function = getattr(self._library, f"edgec_{found.function if found else s.name}_profile")
         except AttributeError as e:
             raise InputError(f"{VALUES_FILE} is damaged: {e}", str(self._bundle.path), _HINT) from e

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import nullcontext
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from edgec_devices.boards import ArchTarget, Board
+from edgec_devices.temporary import temporary_folder
 from edgec_runtime import Bundle, Contents, write_bundle
 from edgec_runtime.bundle import WEIGHTS_FILE
 
@@ -254,8 +254,8 @@ def _verify(
     contents: Contents, files: Mapping[str, bytes], lowered: Lowered, min_cosine: float | None, say: Progress
 ) -> Verification:
     """Run a bundle written aside on the samples. Raises EdgecError when something does not agree."""
-    with tempfile.TemporaryDirectory(prefix="edgec-verify-") as tmp:
-        aside = Path(tmp) / "model.edgec"
+    with temporary_folder("verify") as tmp:
+        aside = tmp / "model.edgec"
         write_bundle(aside, contents, files)
         with Bundle.open(aside) as bundle:
             checked = verify_bundle(bundle, lowered, min_cosine, say)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +14,7 @@ from edgec_runtime import Preprocess
 from edgec.comparing.measure import measure
 from edgec.comparing.result import Diff, result
 from edgec.comparing.side import Sample, Side
+from edgec.comparing.tasks import Meaning
 from edgec.comparing.twins import layouts, reals, rounded
 from edgec.drive.bundle_side import BundleSide
 from edgec.drive.lower import Lowered, Options, lower
@@ -47,7 +48,7 @@ _HEAVY = 3e9
 class Request:
     """What a person asked to compare. a, b: [way:]path. inputs: photos or an .npz, of which `samples` are taken, spread
     over all. preprocess: how photos become inputs. calibrate, quantize: for int8:, by default with the inputs. cc: a
-    compiler of this machine.
+    compiler of this machine. input_shapes, fix, state: of a model's inputs, as for compile.
     """
 
     a: str
@@ -58,6 +59,9 @@ class Request:
     quantize: str = "fast"
     samples: int = 8
     cc: str | None = None
+    input_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    fix: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    state: Mapping[str, str] = field(default_factory=dict)
 
     def check(self) -> None:
         """Raises InputError for what cannot be."""
@@ -81,12 +85,14 @@ def diff(request: Request, say: Progress = lambda text: None) -> Diff:
         if macs > _HEAVY and exact:
             exact = 0
             notes.append("too large for interp: kernels were not compared with it")
-        measured = measure(a, b, pairs, exact, say)
+        meaning = opened.meaning
+        measured = measure(a, b, pairs, exact, say, meaning)
     if not measured.outputs and not any(s.whole.samples for s in measured.seen):
         what = "the two have no value in common: no name and shape of one is in the other"
         raise InputError(what, f"{request.a}, {request.b}", "compare two forms of one model")
     name = f"{request.inputs.name}/" if request.inputs.is_dir() else request.inputs.name
-    return replace(result(a, b, name, measured, notes), names=names, labels=opened.labels)
+    kind = meaning.kind if meaning is not None else ""
+    return replace(result(a, b, name, measured, notes), names=names, labels=opened.labels, kind=kind)
 
 
 class _Opener:
@@ -97,6 +103,7 @@ class _Opener:
         self.preprocess: Preprocess | None = None
         self.notes: list[str] = []
         self.labels: Sequence[str] = ()
+        self.meaning: Meaning | None = None
         self._certain = request.preprocess is not None
         self._lowered: dict[str, Lowered] = {}
 
@@ -117,7 +124,7 @@ class _Opener:
         if way not in ("", "c", "litert", "edgetpu"):
             raise InputError(f"{way} does not run bundles", spec, "give the bundle alone, litert: or edgetpu:")
         side = BundleSide(spec, path, {"litert": "interpreter", "edgetpu": "auto"}.get(way, "c"))
-        self.labels = self.labels or side.labels
+        self.labels, self.meaning = self.labels or side.labels, self.meaning or side.meaning
         known = [*side.preprocess.values()]
         if len(known) == 1 and not self._certain:
             self.preprocess, self._certain = known[0], True
@@ -127,11 +134,13 @@ class _Opener:
         if way in ("litert", "litert-opt"):
             if path.suffix != ".tflite":
                 raise InputError("LiteRT runs .tflite files", spec, "give interp:, c: or onnxruntime:")
+            if self.request.fix or self.request.state:
+                raise InputError("LiteRT takes a file with all its inputs", spec, "without --fix and --state, or by c:")
             return LiteRtSide(spec, path, self._read(path), way == "litert-opt")
         if way == "onnxruntime":
             if path.suffix != ".onnx":
                 raise InputError("onnxruntime runs .onnx files", spec, "give interp:, c: or litert:")
-            return OnnxRuntimeSide(spec, path, self._read(path))
+            return OnnxRuntimeSide(spec, path, self._read(path), self.request.fix)
         lowered = self._lower(path, way == "int8")
         side = self._ours(spec, way, lowered)
         side.factors = lowered.floats.factors() if lowered.floats is not None else {}
@@ -152,13 +161,14 @@ class _Opener:
 
     def _read(self, path: Path) -> Graph:
         self._lower(path, False)  # for what the file states about its inputs
-        return read_model(path, {})
+        r = self.request
+        return read_model(path, r.input_shapes, fixed=r.fix, state=r.state)
 
     def _lower(self, path: Path, quantized: bool) -> Lowered:
         r = self.request
         key = f"{path}:{quantized}"
         if key not in self._lowered:
-            options = Options(preprocess=r.preprocess)
+            options = Options(preprocess=r.preprocess, input_shapes=r.input_shapes, fix=r.fix, state=r.state)
             if quantized:
                 options = replace(options, calibrate=r.calibrate or r.inputs, quantize=r.quantize)
             self._lowered[key] = made = lower(path, options, progress=self.say, cc=r.cc)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 from edgec_devices.boards import Target
 from edgec_partitioner import converter
 from edgec_partitioner.comparison import Stock, cpu_only, stock_of_file, stock_of_graph, uncounted, whole
@@ -20,11 +21,13 @@ from edgec.frontends.task_file import task_file
 from edgec.ir import Graph
 from edgec.ir.source import SourceOperator
 from edgec.ops.opaque import Opaque
+from edgec.passes._int16 import without_bounds
 from edgec.passes.pipeline import available, optimize
 from edgec.quantize.quantize import assumed, evenly
 from edgec.steps import Progress
 
 
+@np.errstate(over="ignore", invalid="ignore")  # as in `lower`
 def explain_model(model: Path, options: Options, progress: Progress = lambda text: None) -> Report:
     """The report on a model file, next to what the stock compiler would make of it.
 
@@ -80,7 +83,14 @@ def _without_rewrites(lowered: Lowered, options: Options) -> Graph:
     if not (lowered.quantized or lowered.assumed):
         return lowered.graph
     passes_off = set(options.disable) & set(available())
-    return optimize(assumed(optimize(lowered.imported.copy(), passes_off)), passes_off)
+    return optimize(assumed(optimize(_to_scale(lowered), passes_off)), passes_off)
+
+
+def _to_scale(lowered: Lowered) -> Graph:
+    """The graph of the file, to be given scales of int8."""
+    graph = lowered.imported.copy()
+    without_bounds(graph)
+    return graph
 
 
 def _stock(lowered: Lowered, operators: tuple[SourceOperator, ...], options: Options) -> Stock | None:
@@ -91,7 +101,7 @@ def _stock(lowered: Lowered, operators: tuple[SourceOperator, ...], options: Opt
     if operators and not (lowered.quantized or lowered.assumed):
         return stock_of_file(operators, cpu, link)
     passes_off = (set(options.disable) & set(available())) | converter.UNDONE
-    plain = converter.float_form(optimize(lowered.imported.copy(), passes_off))
+    plain = converter.float_form(optimize(_to_scale(lowered), passes_off))
     return stock_of_graph(converter.int8_form(evenly(plain)), cpu, link, _QUANTIZER if operators else _ONNX2TF)
 
 

@@ -8,9 +8,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 from edgec_devices.boards import Target
 from edgec_partitioner.legalize import Applied, legalize, rewrites
 from edgec_partitioner.partition import Partition, Wishes
+from edgec_partitioner.rounding import as_tflite
 from edgec_runtime import Preprocess
 from edgec_runtime.manifest import MAX_THREADS
 
@@ -26,6 +28,7 @@ from edgec.frontends import read_model
 from edgec.frontends.asked import likely_state
 from edgec.frontends.stated import stated_preprocessing
 from edgec.ir import Array, Calls, Graph, Refusal, Run, verify
+from edgec.passes._int16 import without_bounds
 from edgec.passes.pipeline import available, optimize
 from edgec.passes.recognize_quantized import described
 from edgec.quantize.calibration import HELD_BACK, Kept, Sample, ahead, label, load_calibration, split
@@ -51,6 +54,7 @@ Dump = Callable[[str, Graph], None]
 _TO_TIME = 10**9
 """Samples: what is timed is C."""
 
+_SLOWDOWN = "--max-slowdown"
 SHARES = ("auto", "all")
 """What the Edge TPU gets of what it can run: what is faster with it, or all."""
 
@@ -68,7 +72,8 @@ class Options:
     tuned: a database of schedules (docs/tune.md), "none" for no searches at all; None: the default one, if it is there.
     quantize: a recipe (docs/quantization.md): "best", "fast" or a .toml file. edgetpu: one of SHARES.
     workers: who tries the candidates of a recipe: see `Workers.of`. prune: how far channels are taken out, as max_drop.
-    float_ops: names of ops that stay float. max_drop, min_sqnr, max_ms, min_tpu_share: see `Limits.of`.
+    float_ops: names of ops that stay float. max_drop, min_sqnr, max_ms, min_tpu_share: see `Limits.of`. max_slowdown:
+    how much more time float ops may cost where there are no such limits; None: what the recipe says.
     fix, state: of inputs, by name: their values, and the outputs that come back as them (`read_model`).
     """
 
@@ -92,6 +97,7 @@ class Options:
     min_sqnr: float | None = None
     max_ms: float | None = None
     min_tpu_share: str | None = None
+    max_slowdown: str | None = None
     fix: Mapping[str, Sequence[float]] = field(default_factory=dict)
     state: Mapping[str, str] = field(default_factory=dict)
 
@@ -103,9 +109,12 @@ class Options:
     def check(self) -> None:
         """Raises InputError for values that cannot be."""
         share("--prune", self.prune)
-        if self.calibrate is None and (self.limits or self.float_ops or self.prune is not None):
+        if self.calibrate is None and _precision_options(self):
             what = f"{_precision_options(self)} is for a float model that becomes int8"
             raise InputError(what, "--calibrate", "give a folder of photos or an .npz file")
+        if share(_SLOWDOWN, self.max_slowdown) is not None and self.limits:
+            what = "what stays float is either as little as a limit wants, or what a slowdown allows"
+            raise InputError(what, _SLOWDOWN, "leave it out, or the limits; a budget beside a goal is --max-ms")
         if self.min_tpu_share is not None and not Target.parse(self.target).coral:
             raise InputError(f"{self.target} has no Edge TPU", "--min-tpu-share", "give a target with one: pi4+coral")
         if not -1 <= self.min_cosine <= 1:
@@ -187,6 +196,7 @@ class Lowered:
         return tuple(f'a photo becomes "{name}" by {p.explained()}' for name, p in self.preprocess.items())
 
 
+@np.errstate(over="ignore", invalid="ignore")  # what is not finite in the file is told of, and stays so
 def lower(
     model: Path,
     options: Options,
@@ -212,8 +222,8 @@ def lower(
     stated = stated_preprocessing(model, [tensor_info(v.name, v.type) for v in imported.given()])
     preprocess = choose(imported.given(), options.preprocess, stated.by_input)
     notes = [*stated.notes, *finite.check_constants(imported)]
-    if dump is not None:
-        dump("import", imported)
+    seen = dump or (lambda name, graph: None)
+    seen("import", imported)
     say("optimise")
     plain = graph = optimize(imported.copy(), passes_off, dump)
     say("load samples")
@@ -226,6 +236,7 @@ def lower(
         raise _uncalibrated(model, target)
     assume, made, floats = assume and left and not options.allow_float, list[Applied](), None
     if calibrated or assume:
+        plain = graph = optimize(graph, passes_off, dump) if without_bounds(graph) else graph
         if target.coral:
             graph, made = legalize(graph, exact=False, optimistic=options.optimistic, disabled=rewrites_off)
             passes_off |= {_UNDOES_REWRITES}
@@ -238,15 +249,19 @@ def lower(
             graph = assumed(graph)
         verify(graph, "quantized")
         graph = optimize(graph, passes_off, dump)
-        if dump is not None:
-            dump("quantize", graph)
+        seen("quantize", graph)
     say("partition")
-    law = graph.copy() if described(imported) and not float_model else None
+    law = _law(graph, target) if described(imported) and not float_model else None
     return Lowered(
         target, preprocess, imported, graph, data.verify, data.source, calibrated, assume, tuple(made), wishes,
         place(graph, target, wishes), floats, data.seen, left and not assume,
         (*notes, *_told_of_state(imported), *_precision_notes(float_model, options, floats, law)), law,
     )  # fmt: skip
+
+
+def _law(graph: Graph, target: Target) -> Graph:
+    """The int8 graph as the target's code rounds."""
+    return as_tflite(graph.copy()) if target.coral else graph.copy()
 
 
 def _precision_notes(
@@ -280,7 +295,7 @@ def _is_float(graph: Graph, options: Options) -> bool:
     """Whether the model is float. Raises InputError where it is not, and some of it was to be left so."""
     if not is_quantized(graph):
         return True
-    if options.float_ops or options.limits or options.prune is not None:
+    if _precision_options(options):
         what = f"{graph.name} is quantized already, and edgec takes such models as they are"
         raise InputError(what, _precision_options(options), "give the float model")
     return False
@@ -288,13 +303,15 @@ def _is_float(graph: Graph, options: Options) -> bool:
 
 def _precision_options(options: Options) -> str:
     """Those that were given."""
-    names = ["prune", "float_ops", *options.limits.to_json()]
-    return ", ".join(f"--{n.replace('_', '-')}" for n in names if getattr(options, n))
+    names = ["prune", "float_ops", *options.limits.to_json(), "max_slowdown"]
+    return ", ".join(f"--{n.replace('_', '-')}" for n in names if getattr(options, n) not in (None, ()))
 
 
 def _recipe(options: Options) -> Recipe:
     """The one that was named, with what is to be left in float."""
     recipe = Recipe.load(options.quantize)
+    allowed = share(_SLOWDOWN, options.max_slowdown)
+    recipe = recipe if allowed is None else replace(recipe, slowdown=allowed)
     return replace(recipe, candidates=tuple(leaving(c, tuple(options.float_ops)) for c in recipe.candidates))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import math
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 from edgec_devices.boards import Board
+from edgec_devices.temporary import temporary_folder
 
 from edgec.emit.c import CSRC, constants_again, segment_source
 from edgec.errors import UnsupportedError
@@ -222,8 +222,8 @@ _RULES = Rules(_as_before, fusion=False, bands=False, chains=False)
 
 @lru_cache(maxsize=64)
 def _load(text: str, compiler: Compiler, flags: tuple[str, ...], csrc: Path) -> ctypes.CDLL:
-    with tempfile.TemporaryDirectory(prefix="edgec-native-") as tmp:
-        path = Path(tmp) / "here.so"
+    with temporary_folder("native") as tmp:
+        path = tmp / "here.so"
         path.write_bytes(build_library(text, csrc, compiler, ["-O2", *flags]))
         return ctypes.CDLL(str(path))  # it stays loaded without its file
 

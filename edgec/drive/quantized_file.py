@@ -7,9 +7,10 @@ from collections import Counter
 from edgec.ir import Graph
 
 _SAID = (
-    "the file is quantized as ONNX has it: {int8} operations became int8 as TFLite computes it, so that each may "
-    "differ by one step from onnxruntime (which rounds a float product, ties to even; TFLite a fixed-point one, ties "
-    "away from zero)"
+    "the file is quantized as ONNX has it: {int8} operations became int8; convolutions, matrix products, sums, "
+    "products, means, averages, resizes and functions round as onnxruntime does on Arm (a float, ties to even); "
+    "softmax and averages into a scale of their own, and for an Edge TPU all, as TFLite does, so that each of these "
+    "may differ by one step from onnxruntime"
 )
 
 

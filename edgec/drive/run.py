@@ -14,13 +14,14 @@ from edgec_devices.device import TIMEOUT_S
 from edgec_runtime import Bundle, Manifest, TensorInfo, read_photo
 from edgec_runtime.arrays import read_arrays, write_npz
 from edgec_runtime.camera import CameraFrame
-from edgec_runtime.effects import Painter, effect
+from edgec_runtime.effects import OVERLAY, Painter, effect
 from edgec_runtime.inputs import check_inputs
 from edgec_runtime.manifest import image_size
 from edgec_runtime.photo import PHOTO_SUFFIXES, is_photo
 from edgec_runtime.preprocess import ImageLayout
 from edgec_runtime.tasks.base import Result
 from edgec_runtime.vision import Vision
+from edgec_runtime.whole import whole
 from PIL import Image
 
 from edgec.errors import InputError
@@ -28,7 +29,6 @@ from edgec.ir import Array, Quant, TensorType
 from edgec.ir.types import dequantize
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp")
-OVERLAY = "overlay"
 _SUFFIXES = (".npz", ".json", *IMAGE_SUFFIXES)
 
 
@@ -134,8 +134,7 @@ def _prepared(path: Path, manifest: Manifest, name: str) -> str:
 
 def _save(path: Path, ran: Ran, picture: Array | None, manifest: Manifest) -> None:
     """Written aside and renamed when whole."""
-    aside = path.with_name(f".{path.stem}.part{path.suffix}")
-    try:
+    with whole(path) as aside:
         if path.suffix.lower() == ".npz":
             write_npz(aside, ran.outputs)
         elif path.suffix.lower() == ".json":
@@ -145,9 +144,6 @@ def _save(path: Path, ran: Ran, picture: Array | None, manifest: Manifest) -> No
         else:
             (info,) = _single(manifest.output_infos(), "output", path)
             save_image(aside, ran.outputs[info.name], info)
-        aside.replace(path)
-    finally:
-        aside.unlink(missing_ok=True)
 
 
 def load_inputs(path: Path, manifest: Manifest) -> dict[str, Array]:

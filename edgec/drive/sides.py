@@ -14,6 +14,7 @@ from edgec.comparing.factors import Factors
 from edgec.comparing.side import Look, Sample, See, walk
 from edgec.drive.native import NativeGraph
 from edgec.errors import EdgecError, InputError
+from edgec.frontends.asked import fix_onnx
 from edgec.ir import Array, Graph, Value
 from edgec.ir.interp import initial
 from edgec.schedule.cores import Core
@@ -137,9 +138,10 @@ class OnnxRuntimeSide(InterpSide):
     same_code = False
     channels_last = False
 
-    def __init__(self, name: str, path: Path, graph: Graph) -> None:
+    def __init__(self, name: str, path: Path, graph: Graph, fixed: Mapping[str, Sequence[float]] | None = None) -> None:
+        """fixed: inputs that are constants."""
         super().__init__(name, graph, "onnxruntime")
-        self._path = path
+        self._path, self._fixed = path, fixed or {}
         self._known = {v.name: v for v in graph.values() if v.const is None}
 
     @cached_property
@@ -149,6 +151,7 @@ class OnnxRuntimeSide(InterpSide):
         except ImportError as e:
             raise EdgecError(f"onnxruntime is not here: {e}", self.name, "python3 -m pip install onnxruntime") from e
         model = onnx.load(str(self._path))
+        fix_onnx(model.graph, {v.name: v.type.shape for v in self.graph.values()}, self._fixed)
         named = {o.name for o in model.graph.output}
         for node in model.graph.node:
             for tensor in node.output:
@@ -165,7 +168,8 @@ class OnnxRuntimeSide(InterpSide):
     def run(self, inputs: Sample, see: Look) -> dict[str, Array]:
         """See Side."""
         names = [o.name for o in self._session.get_outputs()]
-        found = {**inputs, **dict(zip(names, self._session.run(names, dict(inputs)), strict=True))}
+        given = {**initial(self.graph), **inputs}
+        found = {**given, **dict(zip(names, self._session.run(names, given), strict=True))}
         for v in self._known.values():
             array = found.get(v.name)
             if array is not None and array.shape == v.type.shape and array.dtype == v.type.np_dtype:

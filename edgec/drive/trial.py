@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import statistics
-import tempfile
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from edgec_devices import device_for
 from edgec_devices.boards import ArchTarget
 from edgec_devices.device import Device
 from edgec_devices.measurement import Plan
+from edgec_devices.temporary import temporary_folder
 from edgec_runtime import Bundle, Contents, SegmentInfo, TensorInfo, write_bundle
 from edgec_runtime.bundle import WEIGHTS_FILE
 
@@ -73,8 +73,8 @@ def try_out(trial: Trial) -> Outcome:
     ways = legal(call, trial.core)
     made = trial_source(call, [v.apply(call, trial.core, s) for v, s in ways], trial.core)
     device = device_for(trial.url, trial.timeout)
-    with tempfile.TemporaryDirectory(prefix="edgec-tune-") as tmp:
-        path = Path(tmp) / "trial.edgec"
+    with temporary_folder("tune") as tmp:
+        path = tmp / "trial.edgec"
         _write(path, trial, made)
         with Bundle.open(path) as bundle, contextlib.nullcontext() if is_model(trial.url) else _device_in_use:
             try:

@@ -2,43 +2,56 @@
 
 from __future__ import annotations
 
-import tempfile
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from edgec_devices.device import TIMEOUT_S
+from edgec_devices.showing import MAX_PICTURE_BYTES, show_on
+from edgec_devices.temporary import temporary_folder
+from edgec_runtime.effects import OVERLAY
+from edgec_runtime.given import given
 from edgec_runtime.meters import StreamFigures
-from edgec_runtime.webcam.server import LOOPBACK, Server
-from edgec_runtime.webcam.show import Show
+from edgec_runtime.tasks.segmentation import Segments
+from edgec_runtime.webcam import LOOPBACK, PORT
+from edgec_runtime.webcam.playing import play
+from edgec_runtime.webcam.show import Picture, Show
 from edgec_runtime.webcam.sources import Source, clip, open_source
+from PIL import Image
 
 from edgec.drive.compile import compile_model
 from edgec.drive.demo import fixtures
 from edgec.drive.lower import Options
 from edgec.errors import InputError
 
-PORT = 8080
-
 
 @dataclass(frozen=True)
 class Wanted:
     """What to show, and where. bundles: the first is on at the start; the page switches to the others. source: default,
     the first camera. effect: see docs/webcam.md. smooth: results over time. display: a page at host and port; without,
-    a file is read once and as fast as it goes. frames: after so many it ends.
+    a file is read once and as fast as it goes. frames: after so many it ends. out: a folder for what was shown.
+    virtual_camera: the V4L2 output that shows it as a camera. on: the URL of the device where it runs, with what
+    --source and --virtual-camera name there; the page is here. timeout: seconds for which nothing may move on the way.
     """
 
     bundles: Sequence[Path] = ()
     source: str | None = None
-    effect: str = "overlay"
+    effect: str = OVERLAY
     smooth: bool = True
     display: bool = True
     host: str = LOOPBACK
     port: int = PORT
     frames: int | None = None
     demo: bool = False
+    out: Path | None = None
+    virtual_camera: str | None = None
+    on: str | None = None
+    timeout: float = TIMEOUT_S
 
     def check(self) -> None:
         """Raise InputError for what contradicts itself."""
@@ -48,8 +61,14 @@ class Wanted:
             )
         if not self.demo and not self.bundles:
             raise InputError("no bundle to show", hint="edgec webcam net.edgec, or edgec webcam --demo")
+        own = {"--demo": self.demo, "--out": self.out is not None, "--host": self.host != LOOPBACK}
+        if self.on is not None and any(own.values()):
+            here = next(name for name, there in own.items() if there)
+            raise InputError(f"{here} is for this machine, and --on for another", hint=f"leave out {here}, or --on")
         if self.frames is not None and self.frames < 1:
             raise InputError(f"--frames {self.frames} shows nothing", hint="give 1 or more")
+        if self.out is not None and self.out.exists() and not self.out.is_dir():
+            raise InputError(f"{self.out} is no folder", "--out", "give a folder, or a name that is free")
 
 
 @dataclass(frozen=True)
@@ -78,22 +97,43 @@ class Shown:
 def run_webcam(wanted: Wanted, say: Callable[[str], None]) -> Shown:
     """Show until the source ends, so many frames were shown, or Ctrl-C. say: gets the page's address."""
     wanted.check()
+    if wanted.on is not None:
+        return _on_device(wanted, wanted.on, say)
     with _what(wanted) as (source, bundles):
-        show = Show(source, bundles, wanted.effect, wanted.smooth, wanted.display, wanted.display)
-        try:
-            with Server(show, wanted.host, wanted.port) if wanted.display else nullcontext() as server:
-                if server is not None:
-                    say(f"watch at {server.url} (Ctrl-C ends it)")
-                for _ in islice(show, wanted.frames):
-                    pass
-        except KeyboardInterrupt:
-            pass
-        finally:
-            show.stop()
-    figures = show.figures()
-    if figures is None or not figures.delivered:
-        raise InputError("there was no frame to show", at=source.name, hint="check the source")
+        watched = wanted.display or wanted.virtual_camera is not None
+        show = Show(source, bundles, wanted.effect, wanted.smooth, watched, watched)
+        page = (wanted.host, wanted.port) if wanted.display else None
+        keep = partial(_keep, wanted.out) if wanted.out is not None else None
+        told = lambda url: say(f"watch at {url} (Ctrl-C ends it)")  # noqa: E731
+        figures = play(show, page, wanted.frames, told, keep, wanted.virtual_camera)
     return Shown(figures, *show.found())
+
+
+def _on_device(wanted: Wanted, url: str, say: Callable[[str], None]) -> Shown:
+    fields = {name: getattr(wanted, name) for name in ("source", "effect", "smooth", "frames", "virtual_camera")}
+    how, _, path = wanted.effect.partition("=")
+    background = b""
+    if how == "replace" and path:
+        try:
+            background = given(Path(path), MAX_PICTURE_BYTES)
+        except OSError as e:
+            raise InputError(f"cannot read {path}: {e.strerror}", "--effect", "give a photo of this machine") from e
+    port = wanted.port if wanted.display else None
+    told = show_on(url, wanted.bundles, fields, background, port, say, wanted.timeout)
+    assert told.figures is not None
+    return Shown(told.figures, told.lines, told.result)
+
+
+def _keep(folder: Path, shown: Picture) -> None:
+    """The picture, its result as JSON, and of a segmentation the mask (255, or the class of each pixel)."""
+    folder.mkdir(parents=True, exist_ok=True)
+    place = folder / f"{shown.number:05}"
+    Image.fromarray(shown.after).save(place.with_suffix(".png"), compress_level=1)
+    place.with_suffix(".json").write_text(json.dumps(shown.result.to_json(), indent=1) + "\n")
+    found = shown.result
+    if isinstance(found, Segments):
+        mask = found.within().astype(np.uint8) * 255 if found.classes is None else found.classes_of_frame()
+        Image.fromarray(mask).save(place.with_suffix(".mask.png"))
 
 
 @contextmanager
@@ -104,7 +144,7 @@ def _what(wanted: Wanted) -> Iterator[tuple[Source, Mapping[str, str]]]:
         named = {p.stem if names.count(p.stem) == 1 else str(p): str(p) for p in wanted.bundles}
         yield open_source(wanted.source), named
         return
-    with tempfile.TemporaryDirectory(prefix="edgec-webcam-") as folder:
-        bundle, made = Path(folder) / "cartoon.edgec", fixtures()
+    with temporary_folder("webcam") as folder:
+        bundle, made = folder / "cartoon.edgec", fixtures()
         compile_model(made / "cartoon" / "cartoon.onnx", output=bundle, options=Options(preprocess="0_1"), task="image")
         yield clip(sorted((made / "photos").glob("*.jpg"))), {"cartoon": str(bundle)}

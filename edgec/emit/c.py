@@ -23,7 +23,7 @@ from edgec.emit.weights import WeightsFile
 from edgec.errors import InternalError, UnsupportedError
 from edgec.ir import Array, Graph, KernelCall, Op, Pointer, Scratch, Share, Struct, Table, Value
 from edgec.ir.graph import unique
-from edgec.ir.verify import wants_scales
+from edgec.ir.verify import lacks_scale
 from edgec.ops.opaque import Opaque
 from edgec.schedule.complete import complete
 from edgec.schedule.cores import PLAIN, Core
@@ -160,14 +160,18 @@ def check_kernels(graph: Graph) -> None:
     check_types(graph)
     for op in graph.ops:
         if not isinstance(op.spec, Opaque):  # of models that are only looked at
-            for call in op.calls():
+            try:
+                calls = op.calls()
+            except ValueError as e:
+                raise _no_kernel(op) from e
+            for call in calls:
                 _check_kernel(call, op)
 
 
 def check_types(graph: Graph) -> None:
     """Raise UnsupportedError for int8 that stands for no reals, where a kernel wants a scale."""
     for op in graph.ops:
-        if wants_scales(op) and any(v.type.is_plain_int8 for v in (*op.inputs, *op.outputs)):
+        if lacks_scale(op):
             raise _no_kernel(op)
 
 

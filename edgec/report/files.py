@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from edgec_runtime.printable import printable
+from edgec_runtime.whole import whole
 
 from edgec.errors import InputError
 
@@ -19,11 +20,8 @@ def check_place(path: Path, option: str) -> None:
 
 def write_whole(path: Path, text: str) -> None:
     """Printable text; aside, and renamed when whole. Raises InputError when that fails."""
-    aside = path.with_name(f".{path.name}.part")
     try:
-        aside.write_text(printable(text), encoding="utf-8")
-        aside.replace(path)
+        with whole(path) as aside:
+            aside.write_text(printable(text), encoding="utf-8")
     except OSError as e:
         raise InputError(f"cannot write {path}: {e.strerror}", at=str(path), hint="check the folder") from e
-    finally:
-        aside.unlink(missing_ok=True)

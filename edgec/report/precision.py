@@ -30,6 +30,8 @@ def bought(plan: Plan, verified: Mapping[str, Agreement]) -> Iterator[str]:
 def _why(plan: Plan) -> str:
     if plan.limits.goals:
         return "int8 alone is as accurate as was asked for"
+    if plan.worth_db:
+        return f"no {plan.worth_db:g} dB for what it may cost"
     return "within the limits, none of it buys anything"
 
 
@@ -40,7 +42,7 @@ def _ms(row: Bought) -> str:
 def _more_ms(row: Bought, old: Bought) -> str:
     if row.price is None or old.price is None:
         return ""
-    return f"{row.price.ms - old.price.ms:+.2f}"
+    return f"{round(row.price.ms - old.price.ms, 2) + 0.0:+.2f}"  # + 0.0: not "-0.00"
 
 
 def _top1(row: Bought) -> str:

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
+from edgec_runtime.printable import printable
+
 if TYPE_CHECKING:
     from edgec_devices.transfer import Sending
     from rich.progress import Progress, TaskID
@@ -53,7 +55,7 @@ def _bars(to: TextIO) -> Iterator[Report]:
         def report(url: str, sending: Sending) -> None:
             with lock:
                 if url not in tasks:
-                    tasks[url] = bars.add_task(url, total=None, text="")
+                    tasks[url] = bars.add_task(printable(url), total=None, text="")
                 bars.update(tasks[url], total=sending.total or None, completed=sending.done, text=_text(sending))
 
         yield report
@@ -68,7 +70,7 @@ def _lines(to: TextIO, every: float) -> Iterator[Report]:
     def tick() -> None:
         while not end.wait(every):
             for url, sending in sorted(seen.copy().items()):
-                to.write(f"{url}: {_text(sending)}\n")
+                to.write(printable(f"{url}: {_text(sending)}") + "\n")
             to.flush()
 
     thread = threading.Thread(target=tick, daemon=True)

@@ -24,8 +24,9 @@ BiasGelu, FastGelu, QuickGelu and the layer normalisations. Ops without a kernel
 like) are read as several others. `make conformance` runs ONNX's own node tests through the generated C.
 
 Of TFLite, sparse weights and weights of 4 bits become dense int8 or float ones. int16 activations (16x8) are floats
-inside, within a few of their 65536 steps of TFLite's, and calibration can make int8 of them; beside float activations,
-int8 weights (dynamic range) are the floats that they stand for, where TFLite quantizes the activations as it goes.
+inside that end where int16 does, within a few of their 65536 steps of TFLite's, and calibration can make int8 of them;
+beside float activations, int8 weights (dynamic range) are the floats that they stand for, where TFLite quantizes the
+activations as it goes.
 UNIDIRECTIONAL_SEQUENCE_LSTM is read with floats and int8; its variables are state, and so are resource variables
 (VAR_HANDLE, READ_VARIABLE, ASSIGN_VARIABLE, CALL_ONCE): see [state.md](state.md). TFLite_Detection_PostProcess is read
 with the fast suppression and one class for each box.

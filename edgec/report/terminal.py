@@ -90,7 +90,8 @@ class _Bar:
             self._stop()
             return
         if self._live is None:
-            form = TextColumn("{task.description}"), BarColumn(30), TextColumn("{task.fields[of]}"), TimeElapsedColumn()
+            name_of, of_all = (TextColumn(f"{{task.{x}}}", markup=False) for x in ("description", "fields[of]"))
+            form = name_of, BarColumn(30), of_all, TimeElapsedColumn()
             self._live = Progress(*form, console=Console(stderr=True), transient=True)
             self._live.start()
         if name != self._name:

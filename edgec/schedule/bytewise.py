@@ -11,6 +11,7 @@ from functools import lru_cache
 import numpy as np
 
 from edgec.ir import Array, KernelCall, Struct
+from edgec.ops.binary import Linear
 from edgec.ops.fixed_point import multiply_by_quantized_multiplier as multiply
 
 BYTES = np.arange(-128, 128, dtype=np.int64)
@@ -83,6 +84,8 @@ def pairs(call: KernelCall) -> Array:
     kind = call.kernel.removeprefix("ek_").removesuffix("_s8")
     if kind in ("maximum", "minimum"):
         return np.asarray((np.maximum if kind == "maximum" else np.minimum)(BYTES[:, None], BYTES[None, :]))
+    if kind.endswith("_even"):
+        return _even_pairs(call, kind)
     q = call.struct("ek_mul_t" if kind == "mul" else "ek_add_t")
     u, v = BYTES[:, None] - q.number("a_zero"), BYTES[None, :] - q.number("b_zero")
     if kind == "mul":
@@ -97,19 +100,39 @@ def pairs(call: KernelCall) -> Array:
     return np.clip(r.astype(np.int64) + q.number("y_zero"), q.number("low"), q.number("high"))
 
 
+def _even_pairs(call: KernelCall, kind: str) -> Array:
+    """Of ek_{add,sub,mul}_even_s8."""
+    u, v = BYTES[:, None], BYTES[None, :]
+    q = call.struct("ek_real_mul_t" if kind == "mul_even" else "ek_linear_t")
+    if kind == "mul_even":
+        shift, product = q.number("shift"), (u - q.number("a_zero")) * (v - q.number("b_zero"))
+        real = product.astype(np.float32) * _real(q, "scale") + np.float32(q.number("y_zero") + shift)
+        r = np.rint(real).astype(np.int64) - shift
+    else:
+        form = Linear(float(_real(q, "a")), float(_real(q, "b")), float(_real(q, "rest")), q.number("shift"))
+        r = np.rint(form.of(u, v)).astype(np.int64) - form.shift
+    return np.asarray(np.clip(r, q.number("low"), q.number("high")))
+
+
+def _real(q: Struct, name: str) -> np.float32:
+    value = q.fields[name]
+    assert isinstance(value, float)
+    return np.float32(value)
+
+
 def scaled_sum(call: KernelCall) -> ScaledSum | None:
     """The same as ek_add_s8 or ek_sub_s8 for all pairs of bytes, if one is found."""
-    q = call.struct("ek_add_t")
-    return _scaled_sum(call.kernel, tuple((k, q.number(k)) for k in q.fields))
+    q = call.struct("ek_linear_t" if call.kernel.endswith("_even_s8") else "ek_add_t")
+    return _scaled_sum(call.kernel, q.ctype, tuple(q.fields.items()))
 
 
 @lru_cache(1024)
-def _scaled_sum(kernel: str, fields: tuple[tuple[str, int], ...]) -> ScaledSum | None:
-    q = Struct("ek_add_t", **dict(fields))
+def _scaled_sum(kernel: str, ctype: str, fields: tuple[tuple[str, object], ...]) -> ScaledSum | None:
+    q = Struct(ctype, **dict(fields))
     want = pairs(KernelCall.of(kernel, q))
     if int(np.ptp(want)) == 0:
         return None
-    start = _real_sum(q, -1 if kernel == "ek_sub_s8" else 1)
+    start = _even_sum(q) if ctype == "ek_linear_t" else _real_sum(q, -1 if kernel == "ek_sub_s8" else 1)
     found = start and _solved(start, want, q.number("low"), q.number("high"))
     if found and np.array_equal(np.clip(found.pairs(), q.number("low"), q.number("high")), want):
         return found
@@ -131,6 +154,16 @@ def _real_sum(q: Struct, sign: int) -> ScaledSum | None:
         return None
     zero = (2 * q.number("y_zero") + 1 << _FRACTION - 1) - q.number("a_zero") * a - q.number("b_zero") * b
     return ScaledSum(a, b, zero)
+
+
+def _even_sum(q: Struct) -> ScaledSum | None:
+    """The same of a Linear."""
+    a, b, rest = (float(_real(q, k)) for k in ("a", "b", "rest"))
+    shift = q.number("shift")
+    if max(abs(a), abs(b)) >= 1 << 30 - _FRACTION:
+        return None
+    zero = rest + (a + b - 1) * shift + 0.5
+    return ScaledSum(*(round(f * 2.0**_FRACTION) for f in (a, b, zero)))
 
 
 def _solved(start: ScaledSum, want: Array, low: int, high: int) -> ScaledSum:

@@ -3,7 +3,8 @@ stays in the first cache and out of the arena."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
@@ -14,7 +15,7 @@ from edgec.schedule.cores import Core
 from edgec.schedule.fuse import Step
 from edgec.schedule.gemm_f32.epilogue import BOUNDS
 from edgec.schedule.kernels.elementwise import FLOATS
-from edgec.schedule.liveness import lifetimes, peak, tensors
+from edgec.schedule.liveness import Living, tensors
 from edgec.schedule.views import Places
 
 _INPUTS, _OUTPUTS, _SLOTS, _STEPS = 4, 2, 3, 8
@@ -63,10 +64,21 @@ class _Chains:
     """The steps as they are joined. links: of the steps that are elementwise, or chains; by their ops."""
 
     def __init__(self, graph: Graph, steps: Sequence[Step], where: Places) -> None:
-        self.where, self.result = where, list(steps)
-        self.border = {*graph.inputs, *graph.outputs}
+        border = {*graph.inputs, *graph.outputs}
+        self.where, self.owned = where, {where[v].root for v in border if v.const is None}
+        self.steps = {s.ops: s for s in steps}
         self.links: dict[tuple[int, ...], tuple[_Link, ...]] = {}
         self.written: dict[Value, tuple[int, ...]] = {}
+        self.used: dict[Value, list[int]] = {}
+        """Where steps read or write a value's bytes, in order."""
+        self.living = Living(len(graph.ops), where, border)
+        for step in steps:
+            self._put(step)
+
+    @property
+    def result(self) -> list[Step]:
+        """In order."""
+        return sorted(self.steps.values(), key=lambda s: s.at)
 
     def add(self, plain: Step, link: _Link) -> None:
         """Join a step with those that make what it reads, where that can be."""
@@ -79,31 +91,51 @@ class _Chains:
 
     def _join(self, before: tuple[int, ...], ops: tuple[int, ...]) -> tuple[int, ...]:
         """The ops of the chain that both are then; `ops` where they stay apart."""
-        first, last = (next(s for s in self.result if s.ops == o) for o in (before, ops))
+        first, last = self.steps[before], self.steps[ops]
         links = (*self.links[before], *self.links[ops])
-        between = [s for s in self.result if first.at < s.at < last.at]
-        if self._roots(between) & {self.where[link.y].root for link in self.links[before]}:
+        if any(self._between(self.where[link.y].root, first.at, last.at) for link in self.links[before]):
             return ops
-        joined = (*before, *ops)
-        rest = [s for s in self.result if s not in (first, last)]
-        read = self._roots(rest) | {self.where[v].root for v in self.border}
-        call = _call(links, [link.y for link in links if self.where[link.y].root in read])
+        apart = {first.at, last.at}
+        call = _call(links, [link.y for link in links if self._is_read(self.where[link.y].root, apart)])
         if call is None:
             return ops
-        found = sorted([*rest, Step(tuple(sorted(joined)), (call,), last.at)], key=lambda s: s.at)
-        if self._peak(found) > self._peak(self.result):
+        joined = Step(tuple(sorted((*before, *ops))), (call,), last.at)
+        least = self.living.peak()
+        self._change((first, last), (joined,))
+        if self.living.peak() > least:
+            self._change((joined,), (first, last))
             return ops
-        self.result, joined = found, tuple(sorted(joined))
-        self.links[joined] = links
-        self.written.update({link.y: joined for link in links})
-        return joined
+        self.links[joined.ops] = links
+        self.written.update({link.y: joined.ops for link in links})
+        return joined.ops
 
-    def _roots(self, steps: Sequence[Step]) -> set[Value]:
-        """The values in whose bytes lies what steps read and write: they may call it by the name of a view."""
-        return {self.where[v].root for s in steps for v in tensors(s.calls)}
+    def _between(self, root: Value, first: int, last: int) -> bool:
+        """Whether a step between two reads or writes a value's bytes: it may call it by the name of a view."""
+        places = self.used.get(root, [])
+        return bisect_right(places, first) < bisect_left(places, last)
 
-    def _peak(self, steps: Sequence[Step]) -> int:
-        return peak(lifetimes((tensors(s.calls) for s in steps), self.where, self.border))
+    def _is_read(self, root: Value, apart: Collection[int]) -> bool:
+        """Whether the caller, or a step that is not among these, reads a value's bytes."""
+        return root in self.owned or any(at not in apart for at in self.used.get(root, []))
+
+    def _change(self, old: Sequence[Step], new: Sequence[Step]) -> None:
+        for step in old:
+            del self.steps[step.ops]
+            self.living.remove(step.at, tensors(step.calls))
+            for root in self._roots(step):
+                self.used[root].remove(step.at)
+        for step in new:
+            self.steps[step.ops] = step
+            self._put(step)
+
+    def _put(self, step: Step) -> None:
+        self.living.add(step.at, tensors(step.calls))
+        for root in self._roots(step):
+            insort(self.used.setdefault(root, []), step.at)
+
+    def _roots(self, step: Step) -> set[Value]:
+        """The values in whose bytes lies what it reads and writes."""
+        return {self.where[v].root for v in tensors(step.calls)}
 
 
 def _call(links: Sequence[_Link], stored: Sequence[Value]) -> KernelCall | None:

@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from edgec_runtime.given import given
 
 from edgec.errors import InputError
 
+_LARGEST = 64 << 20  # bytes of such a file
 FORMAT = "edgec-tune/1"
 SHIPPED = Path(__file__).parent / "tuned"
 """A file for each core that analysis is wrong about somewhere."""
@@ -65,7 +67,7 @@ class Database:
         """Raises InputError for a file that cannot be read, or is none."""
         hint = "edgec tune writes such files; remove it to begin a new one"
         try:
-            read = msgspec.json.decode(path.read_bytes(), type=cls)
+            read = msgspec.json.decode(given(path, _LARGEST), type=cls)
         except OSError as e:
             raise InputError(f"cannot read what was tuned: {e.strerror}", at=str(path), hint="check the path") from e
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:

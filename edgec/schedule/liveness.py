@@ -10,7 +10,7 @@ from itertools import accumulate
 import numpy as np
 
 from edgec.ir import KernelCall, Value
-from edgec.schedule.views import Places
+from edgec.schedule.views import Places, copy_of, is_done
 
 ALIGNMENT = 64
 """Bytes; a cache line of the boards' CPUs."""
@@ -68,6 +68,70 @@ def living(lives: Sequence[Lifetime], steps: int) -> list[int]:
         change[b.first] += aligned(b.nbytes)
         change[b.last + 1] -= aligned(b.nbytes)
     return list(accumulate(change))[:steps]
+
+
+class Most:
+    """The most bytes that live at any op, scratch left out, for one choice of places after the other: what a choice
+    costs is what it changes."""
+
+    def __init__(self, calls: Sequence[Sequence[KernelCall]], border: Collection[Value]) -> None:
+        self._border = border
+        self._bytes = np.zeros(len(calls), np.int64)
+        self._where: Places = {}
+        self._copies = [[(c, tensors([c])) for c in some if copy_of(c) is not None] for some in calls]
+        self._others = [{*tensors(c for c in some if copy_of(c) is None)} for some in calls]
+        self._ops: dict[Value, list[int]] = {}
+        """The ops that a value's use may change of: what is copied to where it is, is not read."""
+        self._used: dict[Value, list[int]] = {}
+        self._in: dict[Value, dict[Value, None]] = {}
+        """What lies in a value's bytes."""
+        self._span: dict[Value, tuple[int, int]] = {}
+        for i, copies in enumerate(self._copies):
+            for v in self._others[i]:
+                self._used.setdefault(v, []).append(i)
+            for v in {v for _, values in copies for v in values}:
+                self._ops.setdefault(v, []).append(i)
+                if v not in self._others[i]:
+                    self._used.setdefault(v, []).append(i)
+
+    def __call__(self, where: Places) -> int:
+        """The most with these places."""
+        old, self._where = self._where, where
+        changed = [v for v, p in where.items() if old.get(v) is not p]
+        roots = {where[v].root for v in changed} | {old[v].root for v in changed if v in old}
+        for v in changed:
+            if v in old:
+                del self._in[old[v].root][v]
+            self._in.setdefault(where[v].root, {})[v] = None
+        for i in {i for v in changed for i in self._ops.get(v, ())}:
+            roots |= self._use(i)
+        for root in roots - {*self._border}:
+            self._lives(root)
+        return int(self._bytes.max(initial=0))
+
+    def _use(self, i: int) -> set[Value]:
+        """Learn again what an op reads and writes; the values whose bytes it may be."""
+        now = self._others[i].union(*(values for c, values in self._copies[i] if not is_done(c, self._where)))
+        values = {v for _, some in self._copies[i] for v in some}
+        for v in values:
+            used = self._used[v]
+            at = bisect_left(used, i)
+            has = used[at : at + 1] == [i]
+            if has and v not in now:
+                del used[at]
+            elif v in now and not has:
+                used.insert(at, i)
+        return {self._where[v].root for v in values}
+
+    def _lives(self, root: Value) -> None:
+        used = [u for v in self._in.get(root, ()) if (u := self._used.get(v))]
+        span = (min(u[0] for u in used), max(u[-1] for u in used)) if used else None
+        old = self._span.pop(root, None)
+        if span is not None:
+            self._span[root] = span
+        for sign, places in ((-1, old), (1, span)):
+            if places is not None and old != span:
+                self._bytes[places[0] : places[1] + 1] += sign * aligned(root.type.nbytes)
 
 
 class Living:

@@ -11,7 +11,7 @@ from edgec.schedule.chains import in_chains
 from edgec.schedule.cores import Core
 from edgec.schedule.fuse import Step, fuse, outer
 from edgec.schedule.in_place import in_place
-from edgec.schedule.liveness import ALIGNMENT, lifetimes, living, peak, tensors
+from edgec.schedule.liveness import ALIGNMENT, Most, lifetimes, living, peak
 from edgec.schedule.variant import Choose, Rules, choice
 from edgec.schedule.views import Calls, Places, apart, is_done, places
 
@@ -98,11 +98,4 @@ def _is_float(op: Op) -> bool:
 
 
 def _places(graph: Graph, calls: Calls) -> Places:
-    border = {*graph.inputs, *graph.outputs}
-
-    def most(where: Places) -> int:
-        """Bytes that live at any time, scratch left out."""
-        steps = (tensors(c for c in some if not is_done(c, where)) for some in calls)
-        return peak(lifetimes(steps, where, border))
-
-    return places(graph, calls, most)
+    return places(graph, calls, Most(calls, {*graph.inputs, *graph.outputs}))

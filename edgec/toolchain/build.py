@@ -9,12 +9,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from edgec_devices.temporary import temporary_folder
 from edgec_runtime.cache import cache_dir
 
 from edgec.steps import COMPILE_C, Progress
@@ -52,11 +52,11 @@ def build(
     objects.
     """
     store = objects()
-    with tempfile.TemporaryDirectory(prefix="edgec-build-") as tmp, ThreadPoolExecutor(os.cpu_count()) as pool:
+    with temporary_folder("build") as tmp, ThreadPoolExecutor(os.cpu_count()) as pool:
         made = dict[str, Binaries]()
         for target, texts in sources.items():
             progress(f"{COMPILE_C} for {target}")
-            place = _Target(Path(tmp) / target, csrc, compilers[target], store)
+            place = _Target(tmp / target, csrc, compilers[target], store)
             made[target] = _build_one(place, texts, flags or {}, link, pool)
     store.trim()
     return made
@@ -65,8 +65,8 @@ def build(
 def build_library(text: str, csrc: Path, compiler: Compiler, extra: Sequence[str] = ()) -> bytes:
     """A library of one C text."""
     store = objects()
-    with tempfile.TemporaryDirectory(prefix="edgec-build-") as tmp:
-        target = _Target(Path(tmp) / "one", csrc, compiler, store)
+    with temporary_folder("build") as tmp:
+        target = _Target(tmp / "one", csrc, compiler, store)
         made = target.link("libmodel.so", {"model.o": target.compile("model.c", text, extra)})
     store.trim()
     return made
@@ -95,12 +95,13 @@ def _build_one(
 
 
 class _Target:
-    """One compiler at work, in a folder that is made when it has to be."""
+    """One compiler at work, in a folder of its own."""
 
     def __init__(self, folder: Path, csrc: Path, cc: Compiler, store: Store) -> None:
         self.csrc = csrc
         self._folder, self._cc, self._store = folder, cc, store
         self._version = cc.version()
+        folder.mkdir()
 
     def compile(self, name: str, text: str, extra: Sequence[str] = ()) -> bytes:
         """The object file of one C text that includes what csrc has."""
@@ -135,7 +136,7 @@ class _Target:
         data = self._store.get(key)
         if data is None:
             folder = self._folder / key[:16]
-            folder.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(exist_ok=True)  # no parents: a thread that a signal cut loose brings nothing removed back
             data = make(folder).read_bytes()
             self._store.put(key, data)
         return data

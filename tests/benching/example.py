@@ -40,6 +40,8 @@ SETTINGS: Mapping[str, Any] = {
     "accept_estimates": False,
     "accept_throttling": False,
     "launches": LAUNCHES,
+    "frames": 0,
+    "source": None,
 }
 
 _SEGMENT_NS = (3_000_000, 6_500_000, 2_400_000)

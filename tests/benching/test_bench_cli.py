@@ -304,7 +304,7 @@ def test_a_full_disk_leaves_no_half_file(bundle: Path, monkeypatch: pytest.Monke
     real: Callable[..., int] = Path.write_text
 
     def full(self: Path, text: str, *args: Any, **kwargs: Any) -> int:
-        if self.name.endswith(".part"):
+        if self.name.startswith(".r."):
             real(self, text[:100])
             raise OSError(28, os.strerror(28))
         return real(self, text, *args, **kwargs)

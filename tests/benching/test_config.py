@@ -26,6 +26,7 @@ bundle = "out/tiny.edgec"
 on = "attic"
 budgets = ["p95<=33ms", "rss<=80MB, mix<=20ms"]
 runs = 500
+frames = 300
 seconds = 2
 threads = 1
 compare = "bench/attic.json"
@@ -83,10 +84,13 @@ def test_every_key_becomes_a_field(folder: Path) -> None:
         markdown=folder / "a.md",
         trace=folder / "a.trace.json",
         html=folder / "a.html",
+        frames=300,
     )
     defaults = Bench(Path("x"))
     same = [f.name for f in fields(Bench) if getattr(first, f.name) == getattr(defaults, f.name)]
-    assert same == ["threads", "timeout", "max_regress"], "a key that is not read would leave its field as it is"
+    assert same == ["threads", "timeout", "max_regress", "source"], (
+        "a key that is not read would leave its field as it is"
+    )
     assert second == Bench(folder / "out" / "tiny.edgec", "emulated:pi4", max_regress=0.1)
     assert third == Bench(folder / "other.edgec", "local:")
 

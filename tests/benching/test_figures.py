@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 from edgec_devices.requirement import UNITS, Figure
 from edgec_devices.throttling import Throttling
-from edgec_runtime import Bundle, write_bundle
+from edgec_runtime import Bundle, Summary, write_bundle
+from edgec_runtime.meters import StageFigures, StreamFigures
 
 from edgec.benching.figures import Absent, check_budgets, figures, parse_budgets
 from edgec.benching.result import (
+    EMULATOR,
     BenchReport,
     Check,
     DeviceReport,
@@ -65,6 +67,11 @@ REPORT = BenchReport(
     memory=Memory(60_000_000, False, 400_000, 1_000_000, 20_000, {"arena": 64, "tensors": 100, "constants": 900_000}),
     vitals=Throttling(False, known=True, celsius_before=40.0, celsius_max=61.5, mhz_min=1500.0, mhz_max=1800.0),
 )
+STAGES = ("capture", "prepare", "inputs", "shift", "relu", "mix", "result", "picture", "out")
+STREAM = StreamFigures(
+    2.0, 60, 3, 55, 27.5, Summary.of([30.0, 40.0, 50.0]), 2, 3,
+    tuple(StageFigures(n, 57, Summary.of([1.0 + i, 2.0 + i]), 0, {}) for i, n in enumerate(STAGES)), None,
+)  # fmt: skip
 ESTIMATED = replace(
     REPORT,
     load=Once((), True, "not estimated"),
@@ -143,14 +150,37 @@ def test_a_segment_whose_name_is_taken_does_not_hide_the_whole() -> None:
     assert value("p95.max", replace(REPORT, segments=names)) == value("shift.max")
 
 
+def test_figures_of_a_stream(bundle: Bundle) -> None:
+    streamed = replace(REPORT, stream=STREAM)
+    expected = {
+        "fps": 27.5,
+        "latency": 40.0,
+        "latency.max": 50.0,
+        "stage.capture": 1.5,
+        "stage.out.max": 10.0,
+        "dropped": 3,
+    }
+    assert {name: value(name, streamed) for name in expected} == expected
+    joined = replace(STREAM, stages=(replace(STREAM.stages[3], name="shift+relu+mix"),))
+    assert value("stage.shift", replace(REPORT, stream=joined)) == 4.5
+    found = figures(replace(REPORT, stream=joined))["stage.relu"]
+    assert found == Absent("the stream has no stage relu, but shift+relu+mix")
+    (slow,) = check_budgets(parse_budgets(["fps>=30"], bundle), streamed)
+    assert (slow.holds, slow.why) == (False, "stage out, 9.5 ms")
+    emulated = replace(streamed, latency=replace(REPORT.latency, how=EMULATOR))
+    (never,) = check_budgets(parse_budgets(["fps>=1"], bundle), emulated, accept_estimates=True)
+    assert never.holds is False
+
+
 def test_every_figure_of_a_run_can_be_asked_for_and_the_other_way_round(bundle: Bundle) -> None:
     listed = replace(SHIFT, ops=(ADD,)), replace(RELU, ops=(ADD,)), MIX
-    there = figures(replace(REPORT, segments=listed))
+    report = replace(REPORT, segments=listed, stream=STREAM)
+    there = figures(report)
     for name, figure in there.items():
         assert isinstance(figure, Figure)
         assert figure.unit in UNITS
         (budget,) = parse_budgets([f"{name}>=0"], bundle)
-        (check,) = check_budgets([budget], replace(REPORT, segments=listed), accept_estimates=True)
+        (check,) = check_budgets([budget], report, accept_estimates=True)
         assert check.holds
         assert check.measured == pytest.approx(figure.value)
     with pytest.raises(InputError) as e:

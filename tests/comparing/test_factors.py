@@ -16,7 +16,7 @@ from edgec.quantize.work import Work
 from tests.comparing.nets import Samples, small
 from tests.quantize.nets import Net, samples
 
-EQUALIZE = '[[candidate]]\nname = "equalize"\nsteps = ["lower", { step = "equalize", dense = 1.0 }, "minmax"]\n'
+EQUALIZE = '[[candidate]]\nname = "equalize"\nsteps = ["lower", { step = "equalize", power = 1.0 }, "minmax"]\n'
 
 
 def unlike() -> tuple[Graph, Samples]:
@@ -50,7 +50,7 @@ def values(graph: Graph, sample: dict[str, Array]) -> dict[str, Array]:
 def test_factors_are_those_of_the_values() -> None:
     graph, tries = unlike()
     work = Work(graph, tries)
-    Equalize(dense=1.0).run(work)
+    Equalize(power=1.0).run(work)
     factors = channel_factors(graph, work.graph)
     assert factors
     for sample in tries:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +14,7 @@ from edgec.drive.bundle_side import BundleSide
 from edgec.drive.diff import Request, diff, parsed
 from edgec.drive.sides import InterpSide
 from edgec.emit.tflite import write_tflite
-from edgec.errors import InputError
+from edgec.errors import BundleError, InputError
 from edgec.ir import Array, Builder, Quant, Value, interp
 from edgec.ops.binary import Mul
 from edgec.ops.shape import Reshape
@@ -209,3 +211,18 @@ def test_another_scale_or_zero_point_of_one_result_is_named(factor: float, by: i
         assert found.culprit is not None
         assert found.culprit.value == v.name
         assert found.culprit.finding == ("gain" if factor != 1 else "offset")
+
+
+def test_a_manifest_that_says_less_than_the_library_reads(int8_file: Path, tmp_path: Path) -> None:
+    bundle = edgec.compile(int8_file, output=tmp_path / "m.edgec", cc="gcc").path
+    lying = tmp_path / "lying.edgec"
+    with zipfile.ZipFile(bundle) as whole, zipfile.ZipFile(lying, "w") as out:
+        for name in whole.namelist():
+            data = whole.read(name)
+            if name == "manifest.json":
+                manifest = json.loads(data)
+                manifest["segments"][0]["inputs"] = []
+                data = json.dumps(manifest).encode()
+            out.writestr(name, data)
+    with pytest.raises(BundleError, match="other inputs or outputs than the manifest says"):
+        BundleSide("lying", lying, "c")

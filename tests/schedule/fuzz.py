@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from edgec.ir import Array, KernelCall, interp
+from edgec.ir import Array, Graph, KernelCall, interp
 from edgec.schedule.cores import Core
 from edgec.schedule.steps import DEFAULT
 from edgec.schedule.variant import Rules, Schedule, Variant, legal
 from tests.harness import assert_agree
 from tests.schedule import layers, layers_blocks, layers_f32, layers_simd
-from tests.schedule.layers import Layer, stream
+from tests.schedule.layers import stream
 from tests.schedule.runner import Case, CrashError, core_of, run
 
 MAKERS = (*layers.MAKERS * 3, *layers_f32.MAKERS, *layers_simd.MAKERS, *layers_blocks.MAKERS)
@@ -77,7 +77,7 @@ def verdicts(name: str, first: int, count: int, seed: int) -> Iterator[Verdict]:
     """Of so many cases of a stream, from `first` on, on a core (a name of runner.BUILDS)."""
     made = list(islice(stream(MAKERS, seed), first, first + count))
     chances = [Chance(np.random.default_rng([seed, first + i])) for i in range(count)]
-    cases = [_case(name, layer, chance) for layer, chance in zip(made, chances, strict=True)]
+    cases = [random_case(name, x.graph, x.inputs, chance) for x, chance in zip(made, chances, strict=True)]
     for i, (layer, case, chance, got) in enumerate(zip(made, cases, chances, results(name, cases), strict=True)):
         what = f"{'+'.join(str(op.spec) for op in layer.graph.ops)} of {layer.graph.inputs[0].type} in {case.parts}"
         why = got if isinstance(got, str) else _difference(got, interp(layer.graph, layer.inputs))
@@ -85,22 +85,22 @@ def verdicts(name: str, first: int, count: int, seed: int) -> Iterator[Verdict]:
         yield Verdict(first + i, layer.family, tuple(dict.fromkeys(chance.used)) or (PLAIN,), what, why)
 
 
-def _case(name: str, layer: Layer, chance: Chance) -> Case:
+def random_case(name: str, graph: Graph, inputs: Mapping[str, Array], chance: Chance) -> Case:
     """A core with random caches; as many threads as there are parts, so that a part's scratch is the last there is."""
     rng = chance.rng
     on = replace(core_of(name), l1=int(rng.choice([256, 4096, 32768])), l2=int(rng.choice([1024, 1 << 18])))
     parts = int(rng.choice([1, 1, 2, 3, 4]))
     off: dict[str, Any] = {f.name: False for f in fields(Rules) if f.type == "bool" and rng.random() < _OFF}
-    return Case(layer.graph, layer.inputs, on, replace(DEFAULT, choose=chance, **off), parts, parts)
+    return Case(graph, inputs, on, replace(DEFAULT, choose=chance, **off), parts, parts)
 
 
-def results(name: str, cases: Sequence[Case]) -> list[Mapping[str, Array] | str]:
+def results(name: str, cases: Sequence[Case], command: Sequence[str] = ()) -> list[Mapping[str, Array] | str]:
     """Outputs; of a case that kills the program, what it said: those behind it are run without it."""
     try:
-        return list(run(name, cases))
+        return list(run(name, cases, command))
     except CrashError as e:
-        before = run(name, cases[: e.at]) if e.at else []
-        behind = results(name, cases[e.at + 1 :]) if e.at + 1 < len(cases) else []
+        before = run(name, cases[: e.at], command) if e.at else []
+        behind = results(name, cases[e.at + 1 :], command) if e.at + 1 < len(cases) else []
         return [*before, e.why, *behind]
 
 

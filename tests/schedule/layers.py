@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
@@ -134,6 +134,8 @@ def _weighted(one: Pick, spec: OpDef, x: tuple[int, ...], w: tuple[int, ...], le
     if len(scales) == 1:
         quant = Quant.per_tensor(float(scales[0]), w_zero)
     types = TensorType(x, "int8", Quant.per_tensor(1.0, one(-128, -3, 0, 5, 127)))
+    if one.chance(0.25):
+        spec = replace(spec, even=True)  # type: ignore[call-arg]
     graph = graph_of(
         spec, (types, image.astype(np.int8)),
         (TensorType(w, "int8", quant), weights.astype(np.int8)),

@@ -55,6 +55,14 @@ def _sums() -> Iterator[Sample]:
         for kind in (Add, Sub, Mul):
             for act in ("none", "relu6"):
                 yield Sample(kind(act), tuple(args), Quant.per_tensor(sy, zy), f"{kind.kind}{i}{act}")
+        for spec in (
+            Add(even=True),
+            Add(even=True, uint8=True),
+            Sub("relu6", even=True),
+            Mul(even=True),
+            Mul(even=True, uint8=True),
+        ):
+            yield Sample(spec, tuple(args), Quant.per_tensor(sy, zy), f"even_{spec.kind}{i}")
         one = Arg(TensorType((1,), "int8", Quant.per_tensor(sb, zb)), True, np.array([5 * i], np.int8))
         yield Sample(Add(), (args[0], one), Quant.per_tensor(sy, zy), f"one{i}")
         yield Sample(Mul(), (one, args[0]), Quant.per_tensor(sy, zy), f"mulone{i}")

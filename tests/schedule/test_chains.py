@@ -130,3 +130,11 @@ def test_a_value_that_others_read_before_the_chain_ends_is_made_before() -> None
     assert [[graph.ops[i].kind for i in s.ops] for s in steps] == [
         ["add", "batch_norm"], ["max_pool2d"], ["relu", "mul"],
     ]  # fmt: skip
+
+
+def test_a_graph_that_gives_a_constant() -> None:
+    """As folding leaves it: there is nothing to join, and the constant has no place."""
+    build = Builder("constant")
+    x = build.input("x", TensorType((2, 3)))
+    build.graph.outputs = [build.const(np.zeros((2, 3), np.float32), "c"), x]
+    assert CHAIN not in segment_source(build.graph, "seg", core("cortex_a72")).text

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from edgec_runtime import InputError, TensorInfo
-from edgec_runtime.effects import Painter, effect
+from edgec_runtime.effects import EFFECTS, Painter, effect, effects_for
 from edgec_runtime.native import Painting
-from edgec_runtime.preprocess import Fit, bind
-from edgec_runtime.tasks.base import View
+from edgec_runtime.photo import prepare
+from edgec_runtime.preprocess import Fit, bind, parse
+from edgec_runtime.tasks.base import Result, View
 from edgec_runtime.tasks.classification import Classes
+from edgec_runtime.tasks.image import Picture
 from edgec_runtime.tasks.segmentation import Segmentation, Segments
-from PIL import Image
+from PIL import Image, ImageFilter
 
 from edgec.emit.vision import vision_source
 from edgec.ir import Array
 from tests.tasks.vision import library
 
 SMALL, LARGE = (64, 36), (640, 360)
+INFO = TensorInfo("x", (1, 36, 64, 3), "<f4")
 
 
 @pytest.fixture(scope="module")
@@ -120,3 +124,45 @@ def test_blurring_takes_detail_away_and_keeps_the_light() -> None:
     assert soft.shape == noise.shape
     assert soft.std() < 0.2 * noise.std()
     assert abs(float(soft.mean()) - float(noise.mean())) < 1
+
+
+def _picture(of: tuple[int, int], fit: Fit) -> tuple[Array, Picture]:
+    """A frame with a thin black line on colours, and a network's picture of it: the same with red for blue."""
+    frame = np.zeros((*of[::-1], 3), np.uint8) + np.array([60, 120, 200], np.uint8)
+    frame[:, of[0] // 3 : of[0] // 3 + 3] = 0
+    small = prepare(frame, bind(INFO, replace(parse("0_255"), fit=fit)), INFO)[0]
+    return frame, Picture(small[..., ::-1].astype(np.uint8).copy(), View.of(of, SMALL, fit))
+
+
+@pytest.mark.cc
+@pytest.mark.parametrize("fit", [Fit(), Fit("letterbox"), Fit("crop", 0.8)])
+def test_a_cartoon_has_the_networks_colours_and_the_frames_lines(painting: Painting, fit: Fit) -> None:
+    frame, picture = _picture((400, 300), fit)
+    for painter in (Painter(painting), Painter()):
+        made = painter.cartoon(frame, picture)
+        assert made.shape == picture.of_frame().shape
+        part = picture.part(frame)
+        assert made.shape == part.shape
+        dark = part[..., 0] == 0
+        far = np.asarray(Image.fromarray(dark).filter(ImageFilter.MaxFilter(61))) == 0
+        assert np.abs(made[far].astype(int) - (200, 120, 60)).max() <= 3
+        assert made[dark].mean() < 0.5 * picture.of_frame()[dark].mean()
+
+
+def test_a_picture_larger_than_the_frame_stays_as_it_is() -> None:
+    frame, picture = _picture((40, 30), Fit())
+    np.testing.assert_array_equal(Painter().cartoon(frame, picture), picture.of_frame())
+
+
+def test_each_effect_says_what_it_is_for() -> None:
+    frame, picture = _picture((400, 300), Fit())
+    _, alpha = _strands()
+    results: dict[str, Result] = {"image": picture, "segmentation": _segments(alpha), "classification": Classes(())}
+    assert effects_for("image") == ["overlay", "cartoon"]
+    assert effects_for("segmentation") == ["overlay", "blur", "replace"]
+    assert effects_for("pose") == ["overlay"]
+    for task, result in results.items():
+        for name in {*EFFECTS} - {"replace"} - {*effects_for(task)}:
+            with pytest.raises(InputError, match=f"{name} is for an? {EFFECTS[name].task}, not for ") as e:
+                effect(name, Painter())(frame, result)
+            assert f"--task {EFFECTS[name].task}" in str(e.value.hint)

@@ -84,17 +84,21 @@ def test_a_file_beside_the_model_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("t.json", "{", "cannot be read"),
-        ("t.json", "[1]", "holds no object"),
+        ("t.json", "{", "the task's file is damaged"),
+        ("t.json", "[1]", "the task's file is damaged: Expected `object`, got `array`"),
+        ("t.json", '{"task": "pose", "labels": "\\ud800"}', "the task's file is damaged"),
         ("t.json", "{}", "is no task: None"),
         ("t.json", '{"format": "yolo"}', 'there is no task "yolo"'),
         ("t.json", '{"task": "pose", "labels": 3}', "labels are 3"),
         ("t.json", '{"task": "pose", "labels": "gone.txt"}', "cannot read the labels"),
+        ("t.json", '{"task": "pose", "labels": "a\\u0000b"}', "cannot read the labels"),
         ("t.json", '{"task": "pose", "preprocess": "0_2"}', 'no preprocessing "0_2"'),
         ("t.json", '{"task": "pose", "preprocess": 3}', "preprocess is 3"),
         ("t.json", '{"task": "detection", "anchors": {"file": "gone.npy"}}', "anchors cannot be read"),
-        ("t.toml", "task = ", "cannot be read"),
+        ("t.toml", "task = ", "cannot read t.toml"),
         ("t.toml", "task = 'detection'\nthreshold = inf", "threshold is inf"),
+        ("t.toml", ".".join(["a"] * 60_000) + " = 1", "a line of 120003 characters"),
+        ("t.toml", "a = " + "[" * 1900, "cannot read t.toml"),
     ],
 )
 def test_files_that_say_nothing(tmp_path: Path, name: str, text: str, said: str) -> None:
@@ -104,6 +108,13 @@ def test_files_that_say_nothing(tmp_path: Path, name: str, text: str, said: str)
     assert said in e.value.what
     with pytest.raises(InputError, match="cannot be read"):
         task_file(tmp_path / "m.onnx", str(tmp_path / "gone.json"))
+
+
+def test_anchors_beyond_float32(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
+    (tmp_path / "a.csv").write_text("0.5,0.5,1,1e+308\n0.25,0.5,1,2\n")
+    with pytest.raises(InputError, match="anchors are finite numbers"):
+        task_file(tmp_path / "m.onnx", "yolox", tmp_path / "a.csv")
+    assert not recwarn.list
 
 
 @pytest.mark.parametrize(
@@ -117,6 +128,13 @@ def test_anchors_of_other_files(tmp_path: Path, name: str, text: str) -> None:
         (tmp_path / "wrong.csv").write_text(wrong)
         with pytest.raises(InputError, match="anchors"):
             task_file(tmp_path / "m.onnx", "detection", tmp_path / "wrong.csv")
+    for odd in (f"[[1{'0' * 400}, 1, 1, 1]]", "[[[[", "[[NaN, 1, 1, 1]]", '[["a", 1, 1, 1]]'):
+        (tmp_path / "wrong.json").write_text(odd)
+        with pytest.raises(InputError, match="anchors"):
+            task_file(tmp_path / "m.onnx", "detection", tmp_path / "wrong.json")
+    (tmp_path / "wrong.csv").write_text('"' + "1" * 200_000)  # more than a field of csv may have
+    with pytest.raises(InputError, match="anchors"):
+        task_file(tmp_path / "m.onnx", "detection", tmp_path / "wrong.csv")
     with pytest.raises(InputError, match="anchors are for a detection"):
         task_file(tmp_path / "m.onnx", "pose", tmp_path / name)
 

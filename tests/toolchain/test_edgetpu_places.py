@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -260,6 +261,38 @@ def test_a_folder_that_was_changed(tmp_path: Path, double: StandInEdgetpuCompile
     with pytest.raises(InputError, match=r"changed|missing|damaged") as e:
         HandOff.open(folder)
     assert "compile again" in (e.value.hint or "")
+
+
+def _terabyte(path: Path) -> None:
+    with path.open("wb") as f:
+        f.truncate(1 << 40)
+
+
+@pytest.mark.parametrize("name", ["handoff.json", "call-01/seg1.tflite"])
+@pytest.mark.parametrize("make", [os.mkfifo, _terabyte, Path.mkdir])
+def test_a_folder_with_something_else_in_it(tmp_path: Path, name: str, make: Callable[[Path], object]) -> None:
+    folder = asked_folder(tmp_path / "out")
+    (folder / name).unlink()
+    make(folder / name)
+    with pytest.raises(InputError, match=name):
+        HandOff.open(folder)
+
+
+@pytest.mark.parametrize("name", ["edgec.out", "seg1_edgetpu.tflite"])
+def test_an_answer_without_end(tmp_path: Path, double: StandInEdgetpuCompiler, name: str) -> None:
+    folder = asked_folder(tmp_path / "out")
+    compile_there(folder, double)
+    _terabyte(folder / "call-01" / name)
+    with pytest.raises(InputError, match=f"{name} cannot be read: it has 1099511627776 bytes"):
+        compile_segments(TWO, HandOff.open(folder))
+
+
+def test_an_exit_code_that_is_no_text(tmp_path: Path, double: StandInEdgetpuCompiler) -> None:
+    folder = asked_folder(tmp_path / "out")
+    compile_there(folder, double)
+    (folder / "call-01" / "edgec.out").write_text("")
+    (folder / "call-01" / "code").write_bytes(b"\xff\n")
+    assert set(compile_segments(TWO, HandOff.open(folder))) == set(TWO)
 
 
 def test_a_folder_that_is_none(tmp_path: Path) -> None:

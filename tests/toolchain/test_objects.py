@@ -8,6 +8,7 @@ import resource
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
@@ -286,3 +287,27 @@ def test_boards_share_the_c_library_that_zig_builds() -> None:
         assert len({one[target].library for one in made}) == 1
         assert len({one[target].program for one in made}) == 1
         assert len({one[target].objects for one in made}) == 3
+
+
+def test_a_signal_as_a_thread_starts_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its pool does not wait for such a thread, which goes on when the build's folder is removed."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setenv("EDGEC_CACHE", str(tmp_path.parent / "cache"))
+    gone, started, start = threading.Event(), list[threading.Thread](), threading.Thread.start
+
+    def start_and_end(thread: threading.Thread) -> None:
+        started.append(thread)
+        start(thread)
+        raise SystemExit(129)
+
+    def once_gone(texts: object, folder: Path) -> dict[str, str]:
+        assert gone.wait(60)
+        return {}
+
+    monkeypatch.setattr(threading.Thread, "start", start_and_end)
+    monkeypatch.setattr(building, "included", once_gone)
+    with pytest.raises(SystemExit):
+        build({"host": {"model.c": MODEL}}, CSRC, {"host": Compiler(("gcc",))})
+    gone.set()
+    started[0].join(60)
+    assert list(tmp_path.iterdir()) == []

@@ -24,7 +24,7 @@ _NAME = 36
 def to_markdown(r: BenchReport, verdicts_last: bool = False) -> str:
     """GitHub's Markdown. verdicts_last: for a terminal, where the end stays on the screen."""
     head, judged = _headline(r), _verdicts(r, verdicts_last)
-    rest = [_latency(r), _segments(r), _slowest(r), _memory(r), _device(r), _notes(r)]
+    rest = [_latency(r), _segments(r), _slowest(r), _stream(r), _memory(r), _device(r), _notes(r)]
     blocks = [head, *rest, judged] if verdicts_last else [head, judged, *rest]
     return "\n\n".join(b for b in blocks if b) + "\n"
 
@@ -43,7 +43,7 @@ def _told(r: BenchReport) -> list[str]:
         figure = found[name]
         if isinstance(figure, Absent):
             return [f"no latency: {_prose(figure.why)}"]
-        label = "" if name == "fps" else "" if r.estimated else f"{name} "
+        label = "" if r.estimated else f"{name} " if name != "fps" else "stream " if r.stream is not None else ""
         said.append(f"{label}{mark(r, figure.estimated)}{amount(figure.value, figure.unit)}")
     return said if len(r.latency.samples) > 1 or r.estimated else said[:1]
 
@@ -130,6 +130,21 @@ def _slowest(r: BenchReport) -> str:
             f"Profiling changes an inference by {r.profile_overhead:+.1%}; the latencies above are not profiled."
         )
     return "\n\n".join(filter(None, [table, " ".join(said)]))
+
+
+def _stream(r: BenchReport) -> str:
+    s = r.stream
+    if s is None:
+        return ""
+    marked = mark(r, False)
+    late = "" if s.latency is None else f", latency p95 {ms(s.latency.p95, marked)} ms"
+    head = f"Stream of {s.delivered} frames: {marked}{s.fps:.1f} frames/s{late}, {s.dropped} dropped."
+    rows = [
+        (_code(x.name), _cell(", ".join(x.backends)), ms(x.ms.p50, marked), ms(x.ms.p95, marked))
+        for x in s.stages
+        if x.ms is not None
+    ]
+    return f"{head}\n\n{_table(('stage', 'by', 'p50 ms', 'p95 ms'), rows, 'llrr')}"
 
 
 def _memory(r: BenchReport) -> str:

@@ -28,6 +28,7 @@ from edgec.report.diff.text import (
     row,
     samples,
     short_name,
+    task,
 )
 from edgec.report.graph_svg import Box, picture, short
 from edgec.report.markup import rendered
@@ -62,7 +63,7 @@ def page(found: Diff) -> str:
         classes=[_class(one) for one in found.layers],
         terms=explained(TERMS),
         images=[*_images(found)],
-        notes=[*changed(found), *(plain(n) for n in found.notes)],
+        notes=[*task(found), *changed(found), *(plain(n) for n in found.notes)],
         data=_data(found),
     )
 

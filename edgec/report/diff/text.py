@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Iterator
 
 from edgec.comparing.result import Diff, Layer
+from edgec.comparing.tasks import FIGURES
 from edgec.report.tables import table
 from edgec.report.terms import legend
 from edgec.report.wording import plain, shortened
@@ -41,7 +42,8 @@ def to_text(found: Diff, order: str = "worst", every: bool = False) -> str:
         "",
         table(OUTPUT_HEAD, [*output_rows(found)], "lrrrrr"),
     ]
-    lines += [*changed(found)]
+    for text in (*task(found), *changed(found)):
+        lines += textwrap.wrap(text, 120, subsequent_indent="  ")
     lines += [*_culprit(found), ""]
     shown = found.worst() if order == "worst" else list(found.layers)
     some = [one for one in shown if one.sqnr_db < math.inf][:MOST]
@@ -65,6 +67,12 @@ def output_rows(found: Diff) -> Iterator[tuple[str, ...]]:
         a = o.agreement
         top1 = "" if a.top1 is None else f"{a.top1:.0%}"
         yield plain(name), decibel(a.sqnr_db), decibel(o.centred_db), f"{a.cosine:.5f}", f"{o.max_error:.3g}", top1
+
+
+def task(found: Diff) -> Iterator[str]:
+    """What the difference does to what the network is for."""
+    for name, figure in found.task.items():
+        yield f"{found.kind}: {name} {figure:.4g} ({FIGURES[name]})"
 
 
 def changed(found: Diff) -> Iterator[str]:

@@ -123,9 +123,9 @@ def _gate(e: Epilogue, calls: Sequence[KernelCall]) -> Epilogue | None:
     if [c.kernel for c in calls] not in (["ek_logistic_f32", "ek_mul_f32"], ["ek_hard_sigmoid_f32", "ek_mul_f32"]):
         return None
     f, product = calls
-    (v, fv), (a, b, y) = (tensors([c]) for c in calls)
+    (v, fv), (*factors, y) = (tensors([c]) for c in calls)  # a constant factor is no tensor
     act = product.struct("ek_act_f32_t").fields
-    if e.pitch or v is not e.y.value or {a, b} != {v, fv} or y.type.shape != v.type.shape:
+    if e.pitch or v is not e.y.value or set(factors) != {v, fv} or y.type.shape != v.type.shape:
         return None
     if (act["low"], act["high"]) != (-inf, inf):
         return None

@@ -12,7 +12,7 @@ from edgec.ops.fixed_point import multiply_by_quantized_multiplier
 from edgec.schedule.cores import Core
 from edgec.schedule.gemm_s8.windows import Windows
 
-FAST, LAW, SCALE = "EK_GEMM_FAST", "EK_GEMM_LAW", "EK_GEMM_SCALE"
+FAST, LAW, SCALE, EVEN = "EK_GEMM_FAST", "EK_GEMM_LAW", "EK_GEMM_SCALE", "EK_GEMM_EVEN"
 """How sums become int8, as ek_gemm_s8.h names it."""
 
 LINE = 64
@@ -25,7 +25,10 @@ GATHERED = 16
 
 @dataclass(frozen=True)
 class Requant:
-    """How sums become int8: zero points, clamp, and a multiplier and shift (or a float64 scale) for each channel."""
+    """How sums become int8: zero points, clamp, and a multiplier and shift (or a scale) for each channel.
+
+    scale: float64 (EK_GEMM_SCALE) or float32 (EK_GEMM_EVEN).
+    """
 
     x_zero: int
     w_zero: int
@@ -226,7 +229,7 @@ def wrap(sums: Array) -> Array:
 
 def _tables(bias: Array, q: Requant, bound: Array, tiles: Tiles) -> tuple[str, list[Array]]:
     if q.scale is not None:
-        return SCALE, [bias, q.scale.astype(np.float64)]
+        return EVEN if q.scale.dtype == np.float32 else SCALE, [bias, q.scale]
     fast = tiles.tables(bias, q, bound)
     if fast is not None:
         return FAST, fast

@@ -24,7 +24,7 @@ _MOST_REPEATED = 512
 """EK_REPEATED: elements that several short rows may have together."""
 _NO_OVERFLOW = 1 << 30
 
-_KINDS = ("add", "sub", "mul", "maximum", "minimum", "squared_difference", "prelu")
+_KINDS = ("add", "sub", "mul", "add_even", "sub_even", "mul_even", "maximum", "minimum", "squared_difference", "prelu")
 _FLOATS = ("add", "sub", "mul", "prelu")
 
 
@@ -98,7 +98,7 @@ def _sum(call: KernelCall) -> KernelCall | None:
     rows, found = _rows(call), scaled_sum(call)
     if rows is None or found is None:
         return None
-    q = call.struct("ek_add_t").fields
+    q = call.struct("ek_linear_t" if call.kernel.endswith("_even_s8") else "ek_add_t").fields
     spec = Struct("ek_sum_s8_t", **rows.dims, low=q["low"], high=q["high"], sum=found.parts())
     return KernelCall.of("ek_sum_s8_simd", rows.a, rows.b, call.operands[2], spec, *WHOLE)
 
@@ -144,6 +144,8 @@ VARIANTS: list[Variant] = [
     *(v for kind in _KINDS for v in simd(f"ek_{kind}_s8", "ek_lut_s8_simd", _table)),
     *simd("ek_add_s8", "ek_sum_s8_simd", _sum),
     *simd("ek_sub_s8", "ek_sum_s8_simd", _sum),
+    *simd("ek_add_even_s8", "ek_sum_s8_simd", _sum),
+    *simd("ek_sub_even_s8", "ek_sum_s8_simd", _sum),
     *simd("ek_add_s8", "ek_law_s8_simd", _law),
     *simd("ek_sub_s8", "ek_law_s8_simd", _law),
     *simd("ek_mul_s8", "ek_mul_s8_simd", _product),

@@ -35,6 +35,11 @@ class Shape(Conv):
             return "k3s1"
         return "k3s2" if (self.sh, self.sw, self.dh, self.dw) == (2, 2, 1, 1) and self.pl <= 1 else ""
 
+    @property
+    def dense(self) -> bool:
+        """Whether there is a result for each input channel, and a block of them."""
+        return self.oc == self.ic >= BLOCK
+
     def starts(self) -> list[int]:
         """The first output channel of each block; the last block may overlap the one before."""
         last = max(self.oc - BLOCK, 0)
@@ -92,8 +97,6 @@ DOT = Loops("dot", frozenset({"neon", "dotprod"}), dot=True, rows=4)
 def blocks(s: Shape, w: Array, bias: Array, q: Requant, loops: Loops) -> tuple[str, dict[str, object]]:
     """The function, and the fields of ek_dw_s8_t that describe blocks: weights [kh, kw, oc], bias [oc]."""
     rows, bias, q = settled(w.reshape(-1, s.oc).T, bias, q)
-    assert q.multiplier is not None
-    assert q.shift is not None
     v, bound = rows.T.astype(np.int64) - q.w_zero, sums_bound(rows, bias, q)
     folded = wrap(bias.astype(np.int64) - q.x_zero * v.sum(0))
     slide: dict[int, Array] = {}
@@ -102,10 +105,13 @@ def blocks(s: Shape, w: Array, bias: Array, q: Requant, loops: Loops) -> tuple[s
     packed, lifts = [], []
     for at in s.starts():
         part = slice(at, at + BLOCK)
-        here = replace(q, multiplier=q.multiplier[part], shift=q.shift[part])
-        fast = tables(folded[part], here, bound[part]) if s.oc == s.ic and s.ic >= BLOCK else None
+        fast = _tables(folded[part], q, part, bound[part]) if s.dense or q.scale is not None else None
         if fast is None:
+            assert q.multiplier is not None
+            assert q.shift is not None
             other[at] = _lanes([folded[part], q.multiplier[part], q.shift[part]])
+        elif not s.dense:
+            other[at] = _lanes(fast)
         elif s.slide and (lift := loops.lift(v[:, part])) is not None:
             slide[at] = _lanes(fast)
             packed.append(loops.pack_slide(v[:, part] - lift))
@@ -118,6 +124,8 @@ def blocks(s: Shape, w: Array, bias: Array, q: Requant, loops: Loops) -> tuple[s
     saturate = (q.y_zero, q.low, q.high) == (-128, -128, 127)
     lifted = any(lift.any() for lift in lifts) or plain or other
     kind = [s.slide, *(["saturate"] if saturate else []), *(["lifted"] if lifted else [])] if slide else []
+    if q.scale is not None:
+        kind = [*kind[:1], "even"]
     name = "_".join(("ek_dwconv2d_s8", *kind))
     described: dict[str, object] = {
         "slide": len(slide), "plain": len(plain), "any": len(other), "taps": len(taps),
@@ -128,6 +136,16 @@ def blocks(s: Shape, w: Array, bias: Array, q: Requant, loops: Loops) -> tuple[s
         "tap": Table(_joined([taps], np.int32), "tap"), "spread": Table(_joined(_spread(s, other), np.uint8), "spread"),
     }  # fmt: skip
     return f"{name}_{loops.suffix}", described
+
+
+def _tables(bias: Array, q: Requant, part: slice, bound: Array) -> list[Array] | None:
+    """Those of ek_half_neon for some channels, the bias first; None where it does not compute them."""
+    if q.scale is not None:
+        scale = np.ascontiguousarray(q.scale[part]).view(np.int32)
+        return [bias, scale, np.full_like(scale, q.y_zero), np.full_like(scale, 24)]
+    assert q.multiplier is not None
+    assert q.shift is not None
+    return tables(bias, replace(q, multiplier=q.multiplier[part], shift=q.shift[part]), bound)
 
 
 def _lanes(rows: Array | list[Array]) -> Array:
@@ -195,9 +213,9 @@ def _apply(loops: Loops, call: KernelCall, schedule: Schedule) -> KernelCall:
     return KernelCall(name, (call.operands[0], call.operands[3], Struct("ek_dw_s8_t", **fields), scratch, 0, 1))
 
 
-def _variant(loops: Loops) -> Variant:
+def _variant(loops: Loops, of: str) -> Variant:
     return Variant(
-        "ek_dwconv2d_s8",
+        of,
         f"ek_dwconv2d_s8_{loops.suffix}",
         loops.isa,
         lambda call, core: _schedules(loops, call, core),
@@ -205,4 +223,4 @@ def _variant(loops: Loops) -> Variant:
     )
 
 
-VARIANTS = [_variant(DOT), _variant(NEON)]
+VARIANTS = [_variant(loops, of) for loops in (DOT, NEON) for of in ("ek_dwconv2d_s8", "ek_dwconv2d_even_s8")]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from edgec.ir import Array, KernelCall, Struct, Table
-from edgec.schedule.gemm_s8.panels import settled, sums_bound, wrap
+from edgec.schedule.gemm_s8.panels import Requant, settled, sums_bound, wrap
 from edgec.schedule.gemm_s8.vnni import tables
 from edgec.schedule.kernels.gemm_s8 import requant
 from edgec.schedule.shares import by_channels
@@ -38,13 +38,14 @@ class Isa:
 def _pack_vnni(w: Array, tables_: Sequence[Array]) -> tuple[Array, int]:
     bias, multiplier, addend, shift = tables_
     units = w.shape[0]
+    of_even = multiplier.dtype == np.float32
     wide = (addend.astype(np.int64) << 32) + (1 << 31)
     even, odd = (wide.reshape(units, 4, 8, 2)[..., i] for i in (0, 1))
     parts = [np.clip(w, -128, 127)]
     while (rest := w - sum(parts)).any():
         parts.append(np.clip(rest, -128, 127))
     groups = np.stack([p.reshape(units, -1, 4, 64).transpose(0, 1, 3, 2) for p in parts], 2)
-    right, left = np.maximum(shift, 0), 1 - np.minimum(shift, 0)
+    right, left = (shift, shift) if of_even else (np.maximum(shift, 0), 1 - np.minimum(shift, 0))
     return _rows(bias, multiplier, even, odd, right, left, groups.astype(np.int8)), len(parts)
 
 
@@ -75,8 +76,14 @@ def _tables(call: KernelCall, isa: Isa) -> tuple[Array, list[Array]] | None:
     taps, biases, r = settled(w.array.reshape(-1, w.array.shape[-1]).T, bias.array, requant(call))
     weights = taps.T.astype(np.int64) - r.w_zero
     folded = wrap(biases.astype(np.int64) - (r.x_zero + isa.offset) * weights.sum(0))
-    fast = tables(folded, r, sums_bound(taps, biases, r))
+    fast = _even(folded, r) if r.scale is not None else tables(folded, r, sums_bound(taps, biases, r))
     return None if fast is None else (weights, fast)
+
+
+def _even(bias: Array, q: Requant) -> list[Array]:
+    """The tables of functions that round as ek_even: bias, scale, nothing, zero point."""
+    assert q.scale is not None
+    return [bias, q.scale, np.zeros_like(bias), np.full_like(bias, q.y_zero)]
 
 
 def _legal(call: KernelCall, isa: Isa) -> list[Schedule]:
@@ -87,7 +94,7 @@ def _legal(call: KernelCall, isa: Isa) -> list[Schedule]:
 
 
 def _apply(call: KernelCall, isa: Isa) -> KernelCall:
-    p, q = call.struct("ek_conv2d_t"), call.struct("ek_requant_t")
+    p, q = call.struct("ek_conv2d_t"), requant(call)
     found = _tables(call, isa)
     assert found is not None
     weights, fast = found
@@ -107,17 +114,17 @@ def _apply(call: KernelCall, isa: Isa) -> KernelCall:
     full = np.zeros((groups * isa.group, c), np.int64)
     full[: taps.shape[0]] = taps
     packed, sets = isa.pack(ordered(full), [ordered(table) for table in fast])
-    zeros = np.full(c * (p.number("ow") if flat else 1), q.number("x_zero"), np.int8)
+    zeros = np.full(c * (p.number("ow") if flat else 1), q.x_zero, np.int8)
     names = ("n", "ih", "iw", "oh", "ow", "kh", "kw", "sh", "sw", "dh", "dw", "pt", "pl")
     struct = Struct(
-        "ek_dw_taps_s8_t", c=c, **{n: p.number(n) for n in names}, low=q.number("low"), high=q.number("high"),
+        "ek_dw_taps_s8_t", c=c, **{n: p.number(n) for n in names}, low=q.low, high=q.high,
         groups=groups, sets=sets, flat=int(flat), step=0 if flat else packed.shape[1], units=units,
         by_units=by_channels(p.number("n") * p.number("ih") * p.number("iw"), c), zeros=Table(zeros, "z"),
     )  # fmt: skip
-    plain = "p" if [q.number(n) for n in ("y_zero", "low", "high")] == [-128, -128, 127] else ""
-    nine = "nine" if weights.shape[0] == 9 and sets == 1 else "any"
+    ends = "e" if q.scale is not None else "p" if q.plain else ""
+    nine = ("nine" if weights.shape[0] == 9 and sets == 1 else "any") + ends.replace("p", "")
     windows = "flat" if flat else f"s{p.number('sh')}"
-    which = f"k3{windows}{'z' if sets > 1 else ''}{plain}" if slide else nine
+    which = f"k3{windows}{'z' if sets > 1 else ''}{ends}" if slide else nine
     name = f"ek_dwconv2d_{which}_s8_{isa.suffix}"
     return KernelCall.of(name, call.operands[0], Table(packed, "w"), call.operands[3], struct, 0, 1)
 
@@ -137,9 +144,9 @@ def _columns(w: Array) -> Array:
     return both.transpose(0, 2, 1, 3).reshape(24, -1)
 
 
-def _variant(isa: Isa) -> Variant:
+def _variant(isa: Isa, of: str) -> Variant:
     return Variant(
-        "ek_dwconv2d_s8",
+        of,
         f"ek_dwconv2d_s8_{isa.suffix}",
         frozenset({isa.feature}),
         lambda call, core: _legal(call, isa),
@@ -147,4 +154,4 @@ def _variant(isa: Isa) -> Variant:
     )
 
 
-VARIANTS = tuple(_variant(isa) for isa in (VNNI, AVX2))
+VARIANTS = tuple(_variant(isa, of) for isa in (VNNI, AVX2) for of in ("ek_dwconv2d_s8", "ek_dwconv2d_even_s8"))

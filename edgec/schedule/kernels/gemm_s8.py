@@ -25,11 +25,12 @@ ISAS = (DOT, LANES, NEON, TWOS, VNNI, AVX2)
 
 def geometry(call: KernelCall) -> Windows:
     """What a call of ek_conv2d_s8, ek_transpose_conv2d_s8 or ek_fully_connected_s8 goes through; ek_dwconv2d_s8, which
-    has a group for each input channel, too."""
-    if call.kernel == "ek_fully_connected_s8":
+    has a group for each input channel, too; and of those that round otherwise (ek_conv2d_even_s8)."""
+    kernel = call.kernel.replace("_even", "")
+    if kernel == "ek_fully_connected_s8":
         rows, k, o = (x for x in call.operands if isinstance(x, int))
         return Windows(n=1, ih=1, iw=rows, ic=k, oh=1, ow=rows, oc=o)
-    if call.kernel in ("ek_conv2d_s8", "ek_dwconv2d_s8"):
+    if kernel in ("ek_conv2d_s8", "ek_dwconv2d_s8"):
         return Windows.of(call.struct("ek_conv2d_t"))
     c = Windows.of(call.struct("ek_transpose_conv2d_t"))
     return replace(c, phases=(c.sh, c.sw), sh=1, sw=1)
@@ -38,7 +39,7 @@ def geometry(call: KernelCall) -> Windows:
 def _weights(call: KernelCall, c: Windows) -> Array | None:
     """[o, kh, kw, depth]; None when they are computed."""
     array = constant(call.operands[1])
-    if array is None or call.kernel == "ek_fully_connected_s8":
+    if array is None or call.kernel in ("ek_fully_connected_s8", "ek_fully_connected_even_s8"):
         return None if array is None else array.reshape(c.oc, 1, 1, c.ic)
     return array.reshape(c.kh, c.kw, c.depth, c.oc).transpose(3, 0, 1, 2)
 
@@ -68,7 +69,7 @@ def _schedules(tiles: Tiles, call: KernelCall, core: Core) -> Sequence[Schedule]
     if _result(call) is None:
         return []
     c = geometry(call)
-    if call.kernel == "ek_dwconv2d_s8" and c.oc == c.ic > 1:
+    if call.kernel in ("ek_dwconv2d_s8", "ek_dwconv2d_even_s8") and c.oc == c.ic > 1:
         return []
     q = requant(call)
     return [w.schedule for w in walks(c, tiles.of(q), core)] if tiles.takes(c, q, core) else []
@@ -101,7 +102,8 @@ def _variant(of: str, tiles: Tiles) -> Variant:
 
 
 VARIANTS = [
-    _variant(of, tiles)
+    _variant(f"ek_{kind}_{law}", tiles)
     for tiles in ISAS
-    for of in ("ek_conv2d_s8", "ek_dwconv2d_s8", "ek_transpose_conv2d_s8", "ek_fully_connected_s8")
+    for kind in ("conv2d", "dwconv2d", "transpose_conv2d", "fully_connected")
+    for law in ("s8", "even_s8")
 ]

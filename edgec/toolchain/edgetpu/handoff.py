@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from edgec_devices.decoding import from_json
+from edgec_runtime.given import given
 from msgspec import Meta
 
 from edgec.errors import EdgecError, InputError
@@ -28,6 +29,8 @@ from edgec.toolchain.edgetpu.runners import Answer, answer
 
 SCHEMA = 1
 STATE = "handoff.json"
+_LARGEST, _LARGEST_TEXT = 1 << 30, 64 << 20  # bytes of a model, and of what was printed
+_AGAIN = "copy the folder again, or compile again"
 _Name = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}\Z")]
 _Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
 
@@ -113,7 +116,7 @@ class HandOff:
         for call in calls:
             for name, wanted in call.models.items():
                 path = folder / call.folder / f"{name}.tflite"
-                if not path.is_file() or sha256(path.read_bytes()) != wanted:
+                if not _is(path, wanted):
                     what = f"{path} is {'changed' if path.exists() else 'missing'}"
                     raise InputError(what, str(folder), "copy the folder again, whole, or compile again")
         return cls(folder, state.recipe, calls)
@@ -129,10 +132,13 @@ class HandOff:
         folder = self._folder / call.folder
         if not (folder / "done").is_file() or not (folder / "edgec.out").is_file():
             raise Pending(self._folder, f"{PROGRAM} has not run on {call.folder} yet")
-        files = {p.name: p.read_bytes() for p in folder.iterdir() if p.is_file() and "_edgetpu." in p.name}
-        text = (folder / "edgec.out").read_text("utf-8", "replace")
-        if not text.strip() and (folder / "code").is_file():
-            text = f"it ended with exit code {(folder / 'code').read_text().strip()[:10]}\n"
+        try:
+            files = {p.name: given(p, _LARGEST) for p in folder.iterdir() if p.is_file() and "_edgetpu." in p.name}
+            text = given(folder / "edgec.out", _LARGEST_TEXT).decode("utf-8", "replace")
+            if not text.strip() and (folder / "code").is_file():
+                text = f"it ended with exit code {given(folder / 'code', 99).decode('utf-8', 'replace').strip()[:10]}\n"
+        except OSError as e:
+            raise InputError(f"{e.filename} cannot be read: {e.strerror}", str(folder), _AGAIN) from e
         return answer(text, models, files)
 
     def _ask(self, models: Mapping[str, bytes]) -> None:
@@ -195,10 +201,18 @@ class _State:
     calls: list[_Call]
 
 
-def _read_state(path: Path) -> _State:
-    hint = "copy the folder again, or compile again"
+def _is(path: Path, wanted: str) -> bool:
+    """Whether it has this sha256."""
     try:
-        data = path.read_bytes()
+        return sha256(given(path, _LARGEST)) == wanted
+    except OSError:
+        return False
+
+
+def _read_state(path: Path) -> _State:
+    hint = _AGAIN
+    try:
+        data = given(path, _LARGEST_TEXT)
     except FileNotFoundError as e:
         other = "give the folder of edgec compile --edgetpu-compiler folder:…"
         raise InputError(f"{path.parent} is no hand-off folder: it has no {STATE}", str(path), other) from e

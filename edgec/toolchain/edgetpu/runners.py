@@ -7,11 +7,12 @@ import os
 import shutil
 import signal
 import subprocess
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
+
+from edgec_devices.temporary import temporary_folder
 
 from edgec.errors import ToolError
 from edgec.toolchain.edgetpu import PROGRAM
@@ -56,8 +57,7 @@ class LocalRunner:
 
     def compile(self, models: Mapping[str, bytes]) -> Answer:
         """See Runner."""
-        with tempfile.TemporaryDirectory(prefix="edgec-edgetpu-") as tmp:
-            folder = Path(tmp)
+        with temporary_folder("edgetpu") as folder:
             for name, data in models.items():
                 (folder / f"{name}.tflite").write_bytes(data)
             text = run_group([self._program, *arguments(models)], folder, self._timeout)
