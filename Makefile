@@ -29,7 +29,7 @@ demo: setup
 	$(BIN)/edgec demo --out build/demo
 
 test: setup
-	$(BIN)/python -m pytest -n 2 --dist worksteal -rs
+	$(BIN)/python -m pytest -n 3 --dist worksteal -rs --durations=40
 
 check: setup lint types fast
 
@@ -94,6 +94,12 @@ schedule-fuzz: setup
 sanitize-table: setup
 	$(BIN)/python -m tests.tables.sanitize_table $(ARGS)
 
+# Ten small networks of ../shared by plain C and the cores of this machine, of NaN, infinities, denormals, extremes and
+# any bits, under sanitizers: clean, and the integers of interp (an hour): make sanitize-models ARGS='--json FILE'
+SANITIZED = resnet8_i8,vww96_i8,kws_dscnn_i8,mnv1_025_128_u8,mnist_lstm_i8,mnist8,mp_blazeface_short_f16,mp_selfie_land_f16,pfld_ghostone,yunet_n_320
+sanitize-models: setup
+	$(BIN)/python -m tests.tables.sanitize_table --checks addresses --models $(SANITIZED) $(ARGS)
+
 # The generated C of every op's samples under sanitizers with NaN, infinities and extremes, on the cores of this machine
 # (half an hour): make sanitize-ops ARGS='--kinds quantize,cast --cores plain'
 sanitize-ops: setup
@@ -135,9 +141,10 @@ stream-check: setup
 delegate-faults: setup
 	$(BIN)/python -m tests.tables.delegate_faults $(ARGS)
 
-# 100,000 runs from 8 threads, 10,000 sessions opened and closed, 500 forks while others run: make session-check ARGS='--forks 50'
-session-check: setup
-	$(BIN)/python -m tests.tables.session_check $(ARGS)
+# 100,000 runs from 8 threads, 10,000 sessions opened and closed, 500 forks while others run, 1,000 faults of the Edge TPU:
+# make endurance ARGS='--forks 50 --faults 0'
+endurance: setup
+	$(BIN)/python -m tests.tables.endurance $(ARGS)
 
 # Damaged real networks through edgec explain, within 1 GB and 60 s (reads ../shared; kept in build/fuzz-models):
 # make fuzz-models CASES=10000 SEED=1
@@ -174,6 +181,10 @@ ablation-quantize: setup
 quantized-onnx: setup
 	$(BIN)/python -m tests.tables.quantized_onnx $(ARGS)
 
+# Files of ai-edge-quantizer beside LiteRT's reference kernels: make quantized-tflite ARGS='--models resnet8_f32'
+quantized-tflite: setup
+	$(BIN)/python -m tests.tables.quantized_tflite $(ARGS)
+
 # Random graphs of every op, each by interp, the passes, C, onnxruntime and LiteRT; a failure is shrunk, printed as text and
 # kept in build/graph-fuzz (1,000 graphs take some minutes): make fuzz CASES=10000 SEED=7
 fuzz: setup
@@ -200,6 +211,12 @@ packaged-models: setup
 # ../shared; some minutes): make task-table ARGS='--models mp_selfie_land_f16'
 task-table: setup
 	$(BIN)/python -m tests.tables.task_table $(ARGS)
+
+# edgec webcam on ten networks over all photos, each picture and result beside the reference outputs under the published
+# post-processing; kept in build/webcam-check and build/webcam-check.json (reads ../shared; ten minutes):
+# make webcam-check ARGS='--models movenet_lightning_i8 --photos 5 --seed 3'
+webcam-check: setup
+	$(BIN)/python -m tests.tables.webcam_check $(ARGS)
 
 # Frames into inputs and outputs into boxes by generated C, beside numpy and Pillow, with ratios
 prepost-table: setup

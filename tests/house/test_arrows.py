@@ -25,6 +25,7 @@ WORK = {
     "edgec_devices",
     "edgec_devices.boards",
     "edgec_devices.decoding",
+    "edgec_devices.temporary",
 }
 # A room: those it may import, besides itself. A module is of the room with the longest name that it starts with.
 TABLE = {
@@ -47,10 +48,16 @@ TABLE = {
     "edgec.comparing": {"edgec.quantize", *MODEL},
     "edgec.emit": {"edgec_partitioner", "edgec.schedule", *MODEL},
     "edgec.schedule": {"edgec_devices.boards", *MODEL},
-    "edgec.toolchain": {"edgec.frontends", "edgec_devices", "edgec_devices.decoding", *BASE},
+    "edgec.toolchain": {
+        "edgec.frontends",
+        "edgec_devices",
+        "edgec_devices.decoding",
+        "edgec_devices.temporary",
+        *BASE,
+    },
     "edgec.quantize": {"edgec_devices.decoding", "edgec.passes", "edgec.executors", *MODEL},
     "edgec.passes": MODEL,
-    "edgec.frontends": MODEL,
+    "edgec.frontends": {"edgec_devices.decoding", "edgec_devices.temporary", *MODEL},
     "edgec.ops": {"edgec.ir", *BASE},
     "edgec.ir": BASE,
     "edgec.errors": {"edgec_runtime"},
@@ -58,9 +65,16 @@ TABLE = {
     "edgec.steps": set(),
     "edgec.version": set(),
     "edgec_partitioner": {"edgec.passes", "edgec.schedule", "edgec_devices.boards", *MODEL},
-    "edgec_devices": {"edgec_devices.boards", "edgec_devices.decoding", "edgec_runtime", "edgec_runtime.device_end"},
+    "edgec_devices": {
+        "edgec_devices.boards",
+        "edgec_devices.decoding",
+        "edgec_devices.temporary",
+        "edgec_runtime",
+        "edgec_runtime.device_end",
+    },
     "edgec_devices.boards": {"edgec_runtime"},
     "edgec_devices.decoding": {"edgec_runtime"},
+    "edgec_devices.temporary": set(),
     "edgec_runtime": {"edgec_runtime.device_end"},
     "edgec_runtime.device_end": set(),
 }

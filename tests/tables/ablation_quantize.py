@@ -19,7 +19,7 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -30,12 +30,10 @@ from edgec.passes.pipeline import optimize
 from edgec.quantize.accuracy import compare
 from edgec.quantize.histograms import METHODS
 from edgec.quantize.line import Line
-from edgec.quantize.recipe import Candidate
+from edgec.quantize.recipe import Candidate, Recipe
 from edgec.quantize.steps import Step
 from edgec.quantize.steps.bias import BiasCorrection
 from edgec.quantize.steps.choose import Choose
-from edgec.quantize.steps.equalize import Equalize
-from edgec.quantize.steps.gptq import Gptq
 from edgec.quantize.steps.lower import Lower
 from edgec.quantize.steps.minmax import MinMaxRanges
 from edgec.quantize.steps.ranges import Ranges
@@ -51,7 +49,8 @@ WORTH = 0.3
 """dB."""
 ALONE = BiasCorrection(inherited=False)
 PLAIN: tuple[Step, ...] = (Lower(), MinMaxRanges())
-WHOLE: tuple[Step, ...] = (Lower(), Equalize(), Choose(), Gptq(), BiasCorrection())
+WHOLE = Recipe.load("best").candidates[-1].steps
+"""Lower, equalize, choose, gptq, bias."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +74,8 @@ def parts() -> list[Part]:
         Part("bias, inherited", ((*PLAIN, ALONE), (*PLAIN, bias)), ((*WHOLE[:-1], ALONE), WHOLE)),
     ]
     for method in [m for m in METHODS if m != "minmax"]:
-        others = Choose(methods=tuple(m for m in METHODS if m != method))
+        assert isinstance(choose, Choose)
+        others = replace(choose, methods=tuple(m for m in METHODS if m != method))
         found.append(
             Part(
                 f"{method} ranges",

@@ -220,13 +220,16 @@ def _reals(y: Array, detail: Mapping[str, Any]) -> Array:
 
 
 def _signed(model: str, out: Path) -> str:
-    """The model with a signature, which the quantizer asks for and old files have not."""
+    """The model with a signature, which the quantizer asks for and old files have not, as they have operators' codes in
+    another field: without that it takes each for ADD."""
     import flatbuffers
     from ai_edge_litert import schema_py_generated as schema
 
     loaded = schema.ModelT.InitFromObj(schema.Model.GetRootAs(Path(model).read_bytes(), 0))
     if loaded.signatureDefs:
         return model
+    for code in loaded.operatorCodes:
+        code.builtinCode = max(code.builtinCode, code.deprecatedBuiltinCode)
     graph, signature = loaded.subgraphs[0], schema.SignatureDefT()
     signature.signatureKey, signature.subgraphIndex = b"serving_default", 0
     signature.inputs, signature.outputs = (

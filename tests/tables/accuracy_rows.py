@@ -79,6 +79,7 @@ def child(*command: str | Path, log: Path | None = None) -> tuple[float, int, st
     """Run a command; seconds, the most memory, MB, and its last line. RuntimeError with its last word when it fails."""
     started = time.monotonic()
     said_to = log or WORK / "child.log"
+    said_to.parent.mkdir(parents=True, exist_ok=True)
     with said_to.open("w+") as errors, subprocess.Popen(
         [str(c) for c in command], stdout=subprocess.PIPE, stderr=errors, text=True
     ) as process:  # fmt: skip
@@ -100,9 +101,8 @@ class Case:
     def __init__(self, entry: Mapping[str, Any], spec: str, limit: int, seed: int) -> None:
         self.entry, self.spec, self._limit, self._seed = entry, spec, limit, seed
         self.name, self.file = str(entry["name"]), SHARED / "models" / entry["file"]
-        WORK.mkdir(parents=True, exist_ok=True)
         self.folder = WORK / f"{self.name}-{seed}-{limit}"
-        self.folder.mkdir(exist_ok=True)
+        self.folder.mkdir(parents=True, exist_ok=True)
 
     @cached_property
     def photos(self) -> tuple[Path, Path]:

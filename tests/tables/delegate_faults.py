@@ -1,8 +1,9 @@
 """A fake Edge TPU that fails, hangs, crashes and vanishes while a stream runs, all of it from a seed.
 
 Every frame must come, in order and right; the C twin must have it within one frame's time plus the time-out; the Edge
-TPU must run again within 2 s of its return; nothing of the process may grow.  Markdown on the screen,
-build/delegate-faults.json; exit code 1 where something of this does not hold.  Needs a C compiler.
+TPU must run again within 2 s of its return, without the time in which Python starts; nothing of the process may grow.
+Markdown on the screen, build/delegate-faults.json; exit code 1 where something of this does not hold.  Needs a C
+compiler.
 
     python -m tests.tables.delegate_faults [--cases 500] [--seed 0] [--frame 20] [--no-times]
 """
@@ -10,6 +11,7 @@ build/delegate-faults.json; exit code 1 where something of this does not hold.  
 from __future__ import annotations
 
 import argparse
+import heapq
 import itertools
 import json
 import os
@@ -17,7 +19,6 @@ import random
 import sys
 import tempfile
 import warnings
-from array import array
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -80,9 +81,9 @@ def check(bundle: Path, folder: Path, cases: int, seed: int, frame_ms: float, ti
         sleep(frame_ms / 1e3)
         return shot.value
 
-    ms = array("d")  # of the segment, of each frame
-    before = after = Resources.now()
-    settled, frames, lost, last = False, 0, 0, monotonic()
+    slowest: list[float] = []  # ms of the segment, of as many frames as there are faults: a heap
+    before, after = Resources.now(), None
+    settled, frames, lost, last, longest_pause = False, 0, 0, monotonic(), 0.0
     with (
         Session(bundle, delegate=stick.open, interpreter=stick.make, timeout=TIMEOUT_S) as session,
         session.stream(camera(), after=[("paced", paced)]) as shots,
@@ -92,15 +93,18 @@ def check(bundle: Path, folder: Path, cases: int, seed: int, frame_ms: float, ti
             if not good or shot.index != frames:
                 wrong.append(f"frame {shot.index} is wrong, or not number {frames}")
             frames += 1
+            longest_pause = max(longest_pause, shot.ms["paced"])
             facts = shots.figures().edgetpu
             assert facts is not None
             if facts.lost > lost:
                 lost, last = facts.lost, monotonic()
             if not settled and lost >= min(SETTLED, cases - 1) and facts.up:
                 settled, before = True, Resources.now()
-            ms.append(shot.ms["relu"])
+            heapq.heappush(slowest, shot.ms["relu"])
+            if len(slowest) > max(1, lost):
+                heapq.heappop(slowest)
             if lost >= cases and facts.up:
-                after = Resources.now()  # before the log is read
+                after = after or Resources.now()  # before the log, which is long, is read for the first time
                 if over(stick, cases):
                     break
             if monotonic() - last > STUCK_S:
@@ -108,21 +112,27 @@ def check(bundle: Path, folder: Path, cases: int, seed: int, frame_ms: float, ti
                 break
         figures = shots.figures()
     backends = next(s for s in figures.stages if s.name == "relu").backends
-    slow = sorted(ms)[-max(1, lost) :]
-    frame = Summary.of([s.ms.p50 for s in figures.stages if s.name == "paced" and s.ms is not None]).p50
+    slow = sorted(slowest)
+    pace = next(s.ms for s in figures.stages if s.name == "paced" and s.ms is not None)
     returned = returns(stick)
     back = Summary.of([seconds for seconds, _ in returned])
+    after = after or Resources.now()
     wrong += after.beyond(before, IN_FLIGHT)
-    if times and slow[-1] > TIMEOUT_S * 1e3 + frame:
-        wrong.append(f"a frame took {slow[-1]:.0f} ms on the segment: more than the time-out and a frame's time")
-    if times and back.max > BACK_S:
-        slowly = [(round(seconds, 1), kind) for seconds, kind in returned if seconds > BACK_S]
-        wrong.append(f"the Edge TPU was used again only so many seconds after its return: {slowly}")
+    late = longest_pause - frame_ms  # a stage that only sleeps was woken so much too late: the machine has others
+    wrong += too_slow(slow[-1], pace.p50 + late, returned) if times else []
     kinds = Counter(what for _, _, what in stick.logged() if what in FAULTS)
     return Found(
-        frames, dict(kinds), backends.get("delegate", 0), backends.get("c", 0), frame, Summary.of(slow), back,
+        frames, dict(kinds), backends.get("delegate", 0), backends.get("c", 0), pace.p50, Summary.of(slow), back,
         before, after, wrong,
     )  # fmt: skip
+
+
+def too_slow(segment_ms: float, frame_ms: float, returned: Sequence[tuple[float, str]]) -> Iterator[str]:
+    """Of the slowest frame on the segment, and of the returns: seconds until it was used again, after which fault."""
+    if segment_ms > TIMEOUT_S * 1e3 + frame_ms:
+        yield f"a frame took {segment_ms:.0f} ms on the segment: more than the time-out and a frame's time"
+    if slowly := [(round(seconds, 1), kind) for seconds, kind in returned if seconds > BACK_S]:
+        yield f"the Edge TPU was used again only so many seconds after its return: {slowly}"
 
 
 def over(stick: FakeStick, cases: int) -> bool:
@@ -132,14 +142,18 @@ def over(stick: FakeStick, cases: int) -> bool:
 
 
 def returns(stick: FakeStick) -> list[tuple[float, str]]:
-    """Seconds from each fault's end to the next inference on the Edge TPU that was not another; and the fault."""
-    found, end, kind = [], 0.0, ""
+    """Seconds from each fault's end to the next inference on the Edge TPU that was not another; and the fault.
+
+    Without those in which Python started meanwhile: a busy machine makes these long, and no rule of ours shortens them.
+    """
+    found, end, kind, starts = [], 0.0, "", list(stick.starts().values())
     for at, _, what in stick.logged():
         if what in FAULTS:
             kind, after = what, {"vanish": stick.away}.get(what, TIMEOUT_S if what.startswith("hang") else 0.0)
             end = at + after
         elif what == "ran" and kind:
-            found.append((at - end, kind))
+            starting = sum(max(0.0, min(tried, at) - max(spawned, end)) for spawned, tried in starts if spawned < at)
+            found.append((at - end - starting, kind))
             kind = ""
     return found
 
@@ -153,7 +167,8 @@ def markdown(found: Found) -> str:
         f"TPU, {found.on_cpu} on its C twin",
         f"- segment in the {found.twin_ms.n} slowest frames: median {found.twin_ms.p50:.1f} ms, most "
         f"{found.twin_ms.max:.1f} ms (time-out {TIMEOUT_S * 1e3:.0f} ms, a frame {found.frame_ms:.1f} ms)",
-        f"- from its return to its use: median {found.back_s.p50:.2f} s, most {found.back_s.max:.2f} s",
+        f"- from its return to its use, but for Python's start: median {found.back_s.p50:.2f} s, most "
+        f"{found.back_s.max:.2f} s",
         f"- memory {found.before.megabytes:.1f} → {found.after.megabytes:.1f} MB, descriptors "
         f"{found.before.descriptors} → {found.after.descriptors}, threads {found.before.threads} → "
         f"{found.after.threads}, children {found.before.children} → {found.after.children}",

@@ -50,8 +50,6 @@ EXPLAINED = {
     "the same network in standard operators is fns_udnie_std_256",
     "yunet_n_320": "the scores of its coarsest grid are all below 0.0005 on this photo, and the last bit of "
     "onnxruntime's sigmoid, 1.1e-7, is 2.5e-4 of that range; all other outputs are within 2e-6",
-    "shufflenetv2_i8_onnx": "a quantized ONNX file: the reference is onnxruntime, which rounds where a scale changes "
-    "in float, edgec as TFLite's kernels do; a step of an operator here and there adds up",
 }
 """Why a model cannot be compiled, or is not as near to its reference as others."""
 ALLOCATORS = re.compile(r"\b(malloc|calloc|realloc|free|aligned_alloc|mmap|sbrk)\b")

@@ -1,7 +1,8 @@
 """Real models under sanitizers: the C of each core with fast kernels, as gcc and clang see it at run time.
 
-    addresses   AVX2, and AVX-512 VNNI where this processor has it: gcc's address, undefined behaviour and float-cast
-                sanitizers; of noise, and of NaN, infinities, denormals and extremes, whose integers are interp's
+    addresses   plain C, AVX2, and AVX-512 VNNI where this processor has it: gcc's address, undefined behaviour and
+                float-cast sanitizers; of noise, and of NaN, infinities, denormals, extremes and any bits: the integers
+                are interp's
     threads     the same code for four threads, on 2, 3 and 4: gcc's thread sanitizer; the outputs are the same bits
     undefined   the boards' cores under QEMU: clang's undefined behaviour sanitizer, which ends the program
 
@@ -29,7 +30,7 @@ from edgec.emit.c import CSRC
 from edgec.emit.sources import TargetSources, target_sources
 from edgec.errors import EdgecError
 from edgec.ir import Graph, interp
-from edgec.schedule.cores import Core, cores_of
+from edgec.schedule.cores import PLAIN, Core, cores_of
 from tests.conformance.sanitizing import hostile
 from tests.harness import has
 from tests.tables.arm_programs import lowered_for
@@ -86,7 +87,7 @@ def _x86() -> Mapping[str, tuple[Core, ...]]:
 
 def addresses(file: Path) -> Iterator[tuple[str, str]]:
     """Core by core, what is found."""
-    for name, cores in _x86().items():
+    for name, cores in {"plain": (PLAIN,), **_x86()}.items():
         yield name, _found(file, "host", cores, ADDRESSES, [["--runs", "1"]], cases=HOSTILE)
 
 
@@ -136,20 +137,20 @@ def _found(
         return "; ".join(others) if all(o == outputs[0] for o in outputs) else "threads give other bits"
 
 
-HOSTILE = ("nan", "some nan", "extreme", "denormal", "bits")
+HOSTILE = ("nan", "infinite", "some nan", "extreme", "denormal", "bits")
 
 
 def _other_integers(graph: Graph, main: Path, case: str, folder: Path) -> str:
     """Where the program's integers are not those of interp, of inputs of a case. Raises RuntimeError as _run does."""
     rng, files, out = np.random.default_rng(0), [], folder / case.replace(" ", "-")
-    given = {v.name: hostile(v.type, case, rng) for v in graph.inputs}
-    for i, v in enumerate(graph.inputs):
+    given = {v.name: hostile(v.type, case, rng) for v in graph.given()}
+    for i, v in enumerate(graph.given()):
         files.append(folder / f"{case}{i}.npy")
         np.save(files[-1], given[v.name])
     _run([main, "--runs", "1", "--input", *files, "--output", out])
     want = interp(graph, given)
-    got = {v.name: np.load(out / f"output{i}.npy") for i, v in enumerate(graph.outputs)}
-    whole = [v.name for v in graph.outputs if v.type.np_dtype.kind != "f"]
+    got = {v.name: np.load(out / f"output{i}.npy") for i, v in enumerate(graph.returned())}
+    whole = [v.name for v in graph.returned() if v.type.np_dtype.kind != "f"]
     return "; ".join(f"{case}: other integers in {n}" for n in whole if not np.array_equal(got[n], want[n]))
 
 

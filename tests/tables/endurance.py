@@ -1,9 +1,9 @@
-"""Whether a Session bears what long-running apps do to it: many threads, many openings, forks while others run.
+"""Whether a Session bears what long-running apps do to it: threads, openings, forks while others run, a bad Edge TPU.
 
-Every result is compared; memory, descriptors, threads and children must not grow.  Markdown on the screen; exit code 1
-where something of this does not hold.  Needs a C compiler.
+Every result is compared; memory, descriptors, threads and children must not grow meanwhile: "wrong" has what did.
+Markdown on the screen; exit code 1 where something of this does not hold.  Needs a C compiler.
 
-    python -m tests.tables.session_check [--runs 100000] [--threads 8] [--openings 10000] [--forks 500] [--seed 0]
+    python -m tests.tables.endurance [--runs 100000] [--threads 8] [--openings 10000] [--forks 500] [--faults 1000]
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import signal
 import sys
 import tempfile
 import threading
+import warnings
 from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
@@ -28,15 +29,18 @@ from tests import builds
 from tests.runtime import tiny_model
 from tests.runtime.fake_stick import always, no_delegate
 from tests.runtime.resources import Resources, tiny_bundle
+from tests.tables import delegate_faults
 
 IMAGES = 64
 HANGS_S = 60
+DEFAULTS = {"runs": 100_000, "threads": 8, "openings": 10_000, "forks": 500, "faults": 1000, "seed": 0}
 WAYS: tuple[dict[str, Any], ...] = (
     {"tpu": "c"},
     {"tpu": "interpreter", "interpreter": always},
     {"tpu": "delegate", "interpreter": always, "delegate": no_delegate},
 )
 OPENINGS_MB = 3.0  # CPython builds its table of interned strings (0.9 MB) anew at times; flat after 12,000 openings
+LANES = max(2, os.cpu_count() or 1)  # of a session at most, made when runs first meet: some of them after the warm-up
 WARM = 20  # openings, or runs of each thread, before what the process has is looked at for the first time
 
 
@@ -60,7 +64,7 @@ def runs(bundle: Path, images: Images, total: int, threads: int, seed: int) -> l
             work(session, images, threads * WARM, threads, seed, wrong)
             before = Resources.now()
             work(session, images, total // len(WAYS), threads, seed, wrong)
-            wrong += [f"{way['tpu']}: {w}" for w in Resources.now().beyond(before)]
+            wrong += [f"{way['tpu']}: {w}" for w in Resources.now().beyond(before, LANES)]
     return wrong
 
 
@@ -116,7 +120,7 @@ def forks(bundle: Path, images: Images, total: int, threads: int) -> list[str]:
                 if i // len(WAYS) == min(WARM, total // len(WAYS) // 2):
                     before = Resources.now()
             assert before is not None
-            wrong += [f"{way['tpu']}: {w}" for w in Resources.now().beyond(before)]
+            wrong += [f"{way['tpu']}: {w}" for w in Resources.now().beyond(before, LANES)]
             stop.set()
             for t in busy:
                 t.join()
@@ -144,10 +148,19 @@ def child(good: Callable[[], bool]) -> int:
     return os.waitpid(pid, 0)[1]
 
 
+def faults(bundle: Path, folder: Path, total: int, seed: int) -> list[str]:
+    """Error, garbage, crash, hang, vanish, while a stream runs; how long each took is for make delegate-faults."""
+    if not total:
+        return []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # that the Edge TPU stopped answering
+        return delegate_faults.check(bundle, folder, total, seed, 5.0, times=False).wrong
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """0: all of it holds."""
     parser = argparse.ArgumentParser(description=__doc__)
-    for name, default in (("runs", 100_000), ("threads", 8), ("openings", 10_000), ("forks", 500), ("seed", 0)):
+    for name, default in DEFAULTS.items():
         parser.add_argument(f"--{name}", type=int, default=default)
     o = parser.parse_args(arguments)
     images, failed = Images(o.seed), False
@@ -160,14 +173,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"{o.runs} runs from {o.threads} threads": lambda: runs(bundle, images, o.runs, o.threads, o.seed),
             f"{o.openings} openings": lambda: openings(bundle, images, o.openings),
             f"{o.forks} forks while {o.threads} threads run": lambda: forks(bundle, images, o.forks, o.threads),
+            f"{o.faults} faults of the Edge TPU in a stream": lambda: faults(
+                bundle, folder / "stick", o.faults, o.seed
+            ),
         }
+        print(row("what", "MB", "descriptors", "s", "wrong"), row(*["---"] * 5), sep="\n")
         for title, part in parts.items():
-            start = monotonic()
+            start, before = monotonic(), Resources.now()
             wrong = part()
             failed |= bool(wrong)
-            verdict = f"{len(wrong)} WRONG: {'; '.join(wrong[:5])}" if wrong else "all right, nothing grew"
-            print(f"- {title}: {verdict} ({monotonic() - start:.0f} s)", flush=True)
+            now, verdict = Resources.now(), f"{len(wrong)}: {'; '.join(wrong[:5])}" if wrong else "nothing"
+            megabytes = f"{before.megabytes:.1f} → {now.megabytes:.1f}"
+            descriptors = f"{before.descriptors} → {now.descriptors}"
+            print(row(title, megabytes, descriptors, f"{monotonic() - start:.0f}", verdict), flush=True)
     return 1 if failed else 0
+
+
+def row(*cells: str) -> str:
+    """Of a Markdown table."""
+    return f"| {' | '.join(cells)} |"
 
 
 if __name__ == "__main__":
