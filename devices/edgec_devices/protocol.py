@@ -20,6 +20,7 @@ NEEDS_AGENT = 1  # the oldest device end that this host can work with
 REQUEST_S = 60.0
 MARGIN_S = 10.0
 GREET_TIMEOUTS = 5  # so often what a stream tolerates may pass before the greeting, though something moves
+SUPPOSED_S = 4.0  # for what is supposed to be a device end to greet, once anything came
 ONE_WAY = 3  # so often what a stream tolerates may pass without anything that arrives, though the device is heard
 KINDS: dict[str, type[EdgecError]] = {"input": InputError, "bundle": BundleError, "device": DeviceError}
 Head = dict[str, Any]
@@ -84,6 +85,7 @@ class Connection:
         """As long as something moves: a slow board may take a minute to log us in and to start Python."""
         stream, timeout = self.stream, self.stream.timeout
         began = moved = self._clock()
+        look = began + SUPPOSED_S
         seen = (-1, -1)
         while self._delivery.peer is None:
             now = self._clock()
@@ -96,7 +98,11 @@ class Connection:
             if now >= began + GREET_TIMEOUTS * timeout:
                 what = f"the device end did not answer in {GREET_TIMEOUTS * timeout:g} s, though something came{where}"
                 raise DeviceError(what, at=stream.url, hint=stream.silence_hint)
-            self._turn(moved + timeout)
+            if stream.supposed and self._received and now >= look:
+                stream.start()  # what answers is no device end, so it is a console after all
+                moved = self._clock()
+                look = moved + SUPPOSED_S
+            self._turn(min(moved + timeout, max(look, now + 0.1)))
 
     @property
     def backlog(self) -> int:

@@ -54,6 +54,8 @@ class Stream(ABC):
     silence_hint = "check that nothing else uses the line, then try again"
     timeout = TIMEOUT_S
     """Seconds for which nothing may move before it counts as a dead end."""
+    supposed = False
+    """Whether start() found nothing to start and only supposes that a device end is there already."""
     deaf = False
     """Whether Ctrl-C, which a terminal gives to all of its programs, is none to the one that this link starts."""
 

@@ -1,8 +1,9 @@
 """A serial console without a cable: a login prompt and a real shell on a pty, behind a line of a given speed.
 
-    python -m tests.devices.fake_console BAUD [--noise] [--open]     prints the path to open as a serial port
+    python -m tests.devices.fake_console BAUD [--noise] [--open] [--late]     prints the path to open as a serial port
 
 --noise: the kernel prints messages into the line now and then.  --open: a shell without a login prompt.
+--late: it takes 3 s, and throws away what was typed meanwhile, before the login prompt comes.
 The environment is the shell's.  User "pi", password "raspberry".
 """
 
@@ -22,15 +23,20 @@ from collections import deque
 MESSAGE = b"\r\n[  123.456789] usb 1-1: USB disconnect, device number 2\r\n"
 
 
-def login_loop(open_shell: bool) -> None:
+def login_loop(open_shell: bool, late: bool) -> None:
     """On the child's end of its pty, for ever."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     while True:
+        if late:
+            time.sleep(3.0)
+            termios.tcflush(0, termios.TCIFLUSH)
         if not open_shell:
             while not _log_in():
                 time.sleep(0.3)
                 os.write(1, b"\r\nLogin incorrect\r\n")
         pid = os.fork()
         if pid == 0:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
             os.execv("/bin/sh", ["-sh", "-i"])
         os.waitpid(pid, 0)
         with contextlib.suppress(OSError):
@@ -102,7 +108,7 @@ def main() -> None:
     rate = int(sys.argv[1]) / 10
     pid, far = pty.fork()
     if pid == 0:
-        login_loop("--open" in sys.argv)
+        login_loop("--open" in sys.argv, "--late" in sys.argv)
     near, slave = os.openpty()  # the slave stays open here, so that the port may be closed and opened again
     tty.setraw(slave)
     print(os.ttyname(slave), flush=True)

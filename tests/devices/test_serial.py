@@ -99,6 +99,15 @@ def test_a_host_that_was_killed(console: Console) -> None:
     Connection(stream_for(url)).stream.close()  # one is left behind again, for the end of the console
 
 
+@pytest.mark.slow
+def test_a_login_prompt_that_comes_late(console: Console) -> None:
+    """Silence looks like a device end that runs already; what comes then is a console all the same."""
+    url = console(921600, "--late")
+    for _ in range(2):  # the second time, its own log-out is what the console takes its time for
+        found = status([url], timeout=10)[0]
+        assert found.error is None, found.error
+
+
 def test_wrong_password(console: Console, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EDGEC_SERIAL_PASSWORD", "wrong")
     error = status([console()])[0].error

@@ -34,12 +34,13 @@ PYTHON = "python3"
 LINE = 192  # bytes of the device end in a line
 LINES_AHEAD = 8
 QUIET_S = 2.0
+FORGET = b"\x15"  # ^U: away with what was typed so far, a greeting to nobody, for a shell as for a login prompt
 
 _LOGIN = re.compile(r"(?<!Last )login: *")
 _PASSWORD = re.compile(r"[Pp]assword: *")
 _INCORRECT = re.compile(r"[Ii]ncorrect|[Aa]ccess denied|failure")
 _AFTER_LOGIN = re.compile(rf"{_INCORRECT.pattern}|{_LOGIN.pattern}|[$#>%] *$")
-_ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]")
+_ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]|\^U")  # and the echo of FORGET
 _NOT_FOUND = re.compile(r"not found|No such file")
 _TAKEN = re.compile(r"#(\d+)!")
 
@@ -111,6 +112,7 @@ class SerialStream(Stream):
         )
         self._port: Any = None
         self._logged_in = False
+        self.supposed = False
 
     # ---- bytes
 
@@ -186,17 +188,19 @@ class SerialStream(Stream):
             raise
 
     def _start(self) -> None:
+        self.supposed = False
         for _ in range(4):
-            self.write(b"\r")
-            said = self._wait(lambda text: bool(_LOGIN.search(text) or _PASSWORD.search(text)), QUIET_S)
-            if said is None:
-                return  # a device end is running
+            self.write(FORGET + b"\r")
+            said = self._wait(_asks, QUIET_S)
+            if said is None or not said.strip():
+                # A device end talks or, silent, skips what is no frame: the greeting will tell.  It may be one that
+                # is about to end, or a console that takes its time to say anything.
+                self.supposed = True
+                return
             if _LOGIN.search(said):
                 self._log_in()
             elif _PASSWORD.search(said):
                 continue  # somebody's half a login: an empty password ends it
-            elif not said.strip():
-                return  # silence: perhaps a device end, which skips what is no frame; the greeting will tell
             if self._is_shell():
                 self._load()
                 return
@@ -254,9 +258,11 @@ class SerialStream(Stream):
         for _ in range(3):
             self._interrupt()
             self.write(b" echo 'edgec''-shell'\r")
-            said = self._wait(lambda text: "edgec-shell" in text, self.timeout / 2)
-            if said and "edgec-shell" in said:
+            said = self._wait(lambda text: "edgec-shell" in text or _asks(text), self.timeout / 2) or ""
+            if "edgec-shell" in said:
                 return True
+            if _asks(said):  # the first words were those of a login prompt
+                return False
         return False
 
     def _load(self) -> None:
@@ -295,6 +301,11 @@ class SerialStream(Stream):
                     heard = now
             if now - heard > self.timeout:
                 raise LinkLost("the device end could not be sent", at=self.url, hint=self.silence_hint)
+
+
+def _asks(text: str) -> bool:
+    """Whether a user or a password is wanted."""
+    return bool(_LOGIN.search(text) or _PASSWORD.search(text))
 
 
 def _plain(data: bytes) -> str:
