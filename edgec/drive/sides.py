@@ -160,6 +160,8 @@ class OnnxRuntimeSide(InterpSide):
                     model.graph.output.append(onnx.ValueInfoProto(name=tensor))
         options = runtime.SessionOptions()
         options.log_severity_level = 4
+        # Sums of uint8 by int8 are exact then; x86-64 without VNNI saturates them else, in 16 bits.
+        options.add_session_config_entry("session.x64quantprecision", "1")
         try:
             return runtime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
         except Exception as e:  # its own classes, which are not public
