@@ -150,7 +150,7 @@ def _session(model: Path, way: str, exact: bool = True) -> InferenceSession:
         options.graph_optimization_level = GraphOptimizationLevel.ORT_DISABLE_ALL
     try:
         return InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
-    except InvalidGraph:
+    except (InvalidGraph, NoKernel):
         if not exact:
             raise
         return _session(model, way, exact=False)
