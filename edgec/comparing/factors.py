@@ -66,13 +66,14 @@ def _kept(op: Op, found: Factors) -> Array | None:
     acts = [v for i, v in enumerate(op.inputs) if role(op, i) == "act" and v.const is None]
     if not any(v.name in found for v in acts):
         return None
-    each = [found.get(v.name, np.ones(v.type.shape[-1])) for v in acts]
-    last = op.output.type.shape[-1:]
+    each, last = [found.get(v.name, np.ones(v.type.shape[-1:] or 1)) for v in acts], op.output.type.shape[-1:]
     if isinstance(op.spec, Concat) and sum(map(len, each)) == last[0]:
         return np.concatenate(each)
-    if any(len(f) != last[0] for f in each):
+    if not last or any(len(f) not in (1, last[0]) for f in each):
         return None
-    return np.prod(each, axis=0) if isinstance(op.spec, Mul) else each[0]
+    if isinstance(op.spec, Mul):
+        return np.asarray(np.prod(np.broadcast_arrays(*each), axis=0))
+    return np.broadcast_to(max(each, key=len), last)
 
 
 def factor_of(factors: Factors, name: str) -> Array | None:

@@ -118,8 +118,6 @@ def _spec(node: OnnxNode, axes: list[Axis]) -> Resize:
     mode = "onnx_" + ("asymmetric" if old else node.attrs.get("coordinate_transformation_mode", "half_pixel"))
     if mode not in MODES:
         raise ValueError(f"coordinate_transformation_mode {mode.removeprefix('onnx_')}")
-    if node.attrs.get("antialias", 0) and any(a.out < a.size for a in axes):
-        raise ValueError("antialias; edgec samples without a filter")
     axes = [replace(a, mode=mode) for a in axes]
     size, scale = (axes[0].out, axes[1].out), (axes[0].scale, axes[1].scale)
     if kind == "nearest":

@@ -105,7 +105,7 @@ def dense(op: Op) -> bool:
 def follows(op: Op) -> bool:
     """Whether each output channel is made of the same one of the only computed input."""
     x, y = op.inputs[0].type, op.output.type
-    if x.shape[-1] != y.shape[-1]:
+    if x.shape[-1:] != y.shape[-1:]:  # scalars have no channels
         return False
     match op.spec:
         case DepthwiseConv2D():
@@ -124,7 +124,7 @@ def pointwise(op: Op) -> bool:
     count = op.output.type.shape[-1]
     if not (op.spec.elementwise or isinstance(op.spec, PRelu)):
         return False
-    return all(_per_channel(v, count) if v.const is not None else v.type.shape[-1] == count for v in op.inputs)
+    return all(_per_channel(v, count) if v.const is not None else v.type.shape[-1:] == (count,) for v in op.inputs)
 
 
 def _per_channel(v: Value, count: int) -> bool:

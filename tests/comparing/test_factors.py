@@ -11,6 +11,8 @@ from edgec.comparing.factors import channel_factors, factor_of
 from edgec.drive.diff import Request, diff
 from edgec.emit.tflite import write_tflite
 from edgec.ir import Array, Graph, Value, interp
+from edgec.ops.binary import Mul
+from edgec.ops.reduce import Mean
 from edgec.quantize.steps.equalize import Equalize
 from edgec.quantize.work import Work
 from tests.comparing.nets import Samples, small
@@ -47,8 +49,22 @@ def values(graph: Graph, sample: dict[str, Array]) -> dict[str, Array]:
     return found
 
 
-def test_factors_are_those_of_the_values() -> None:
-    graph, tries = unlike()
+def gated(scalar: bool) -> tuple[Graph, Samples]:
+    """As `unlike`, with a product by one number for all, or one for each pixel."""
+    net = Net("gated", 4)
+    x = net.input(1, 12, 12, 3)
+    y, gate = net.conv(x, 8), net.op(Mean((0, 1, 2, 3) if scalar else (3,), not scalar), x)
+    y = net.op(Mul(), *((gate, y) if scalar else (y, gate)))
+    graph = net.done(net.conv(net.depthwise(y), 6, 1, act="none"))
+    w = graph.ops[0].inputs[1]
+    assert w.const is not None
+    w.const = w.const * np.geomspace(0.02, 2, 8).astype(np.float32).reshape(-1, 1, 1, 1)
+    return graph, samples(graph, 4)
+
+
+@pytest.mark.parametrize("made", [unlike(), gated(True), gated(False)], ids=["unlike", "by a scalar", "by pixels"])
+def test_factors_are_those_of_the_values(made: tuple[Graph, Samples]) -> None:
+    graph, tries = made
     work = Work(graph, tries)
     Equalize(power=1.0).run(work)
     factors = channel_factors(graph, work.graph)

@@ -146,3 +146,27 @@ def test_results_are_onnxruntimes(node: Node) -> None:
 def test_refusals_say_why(node: Node, text: str) -> None:
     with pytest.raises(UnsupportedError, match=text):
         node.graph()
+
+
+def _too_many() -> Iterator[Node]:
+    size = (65, 65)
+    x, twice = _x(1, 1, *size), _x(1, 1, 130, 130)
+    yield Node("Conv", 13, [x, x])
+    yield Node("ConvTranspose", 11, [_x(1, 1, 2, 2), x])
+    yield Node("DeformConv", 19, [x, x, _x(1, 2 * 65 * 65, 1, 1)])
+    for op in ("MaxPool", "AveragePool"):
+        yield Node(op, 19, [twice], (), {"kernel_shape": size, "dilations": (2, 2)})
+    yield Node("MaxPool", 12, [x], (), {"kernel_shape": size}, 2)
+    yield Node("LpPool", 18, [x], (), {"kernel_shape": size})
+    yield Node("GlobalLpPool", 13, [x])
+    yield Node("Col2Im", 18, [_x(1, 65 * 65, 1)], (_i64(*size), _i64(*size)))
+
+
+@pytest.mark.parametrize("node", _cases(_too_many()))
+def test_a_window_of_more_elements_than_each_can_be_an_op_is_refused(node: Node) -> None:
+    with pytest.raises(UnsupportedError, match=f"{node.op_type}: a window of 4,225 elements is more than the 4,096"):
+        node.graph()
+
+
+def test_the_largest_window_of_an_op_for_each_element_is_read() -> None:
+    Node("LpPool", 18, [_x(1, 1, 64, 64)], (), {"kernel_shape": (64, 64), "p": 1}).check(3e-5)

@@ -166,6 +166,17 @@ def test_what_softmax_or_an_output_reads_stays() -> None:
     checked(net.done(y, net.conv(y, 3, 1)), False)
 
 
+@pytest.mark.parametrize("first", [False, True])
+def test_scalars_have_no_channels(first: bool) -> None:
+    """A sum with a computed one stays as it is, and so does one that becomes a row."""
+    net = Net("c", 10)
+    scalar = net.op(Relu(), net.input(name="s"))
+    y = kill(net, net.conv(net.input(1, 8, 8, 3), 6), *DEAD, bias=0.5)
+    y = net.op(Add(), *((scalar, y) if first else (y, scalar)))
+    row = net.op(Reshape((1,)), scalar)
+    checked(net.done(net.conv(y, 5, 1, act="none"), row), False)
+
+
 def test_of_a_layer_that_is_all_dead_one_channel_stays() -> None:
     net = Net("c", 9)
     y = kill(net, net.conv(net.input(1, 4, 4, 3), 6), *range(6), bias=0.5)
