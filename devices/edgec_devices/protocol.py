@@ -102,7 +102,7 @@ class Connection:
                 stream.start()  # what answers is no device end, so it is a console after all
                 moved = self._clock()
                 look = moved + SUPPOSED_S
-            self._turn(min(moved + timeout, max(look, now + 0.1)))
+            self._turn(moved + timeout)
 
     @property
     def backlog(self) -> int:
