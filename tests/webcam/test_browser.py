@@ -162,11 +162,11 @@ def test_bundle_and_effect_are_switched(server: Server, show: Show, opened: Any)
     _until(page, "() => document.getElementById('effect').value === 'cartoon'")
     page.select_option("#bundle", "bright")
     _until(page, offers, "overlay,blur")
-    assert (show.on, show.effect) == ("bright", "overlay")
+    assert show.choice[:2] == ("bright", "overlay")
     _until(page, "() => document.getElementById('found').textContent.includes('of the picture: mask')")
     page.select_option("#effect", "blur")
     _until(page, f"() => ({PIXELS})([0.75, 0.5])[0] >= 16")  # no longer black
-    _soon(lambda: (show.on, show.effect) == ("bright", "blur"))  # the page shows the choice before the server has it
+    _soon(lambda: show.choice[:2] == ("bright", "blur"))  # the page shows the choice before the server has it
     _until(page, "() => document.getElementById('effect').value === 'blur'")
     assert (page.inner_text("#refused"), logged) == ("", [])
 
@@ -210,4 +210,4 @@ def test_a_page_of_another_origin_reads_nothing(server: Server, show: Show, open
         other.shutdown()
     assert (told["figures"], told["picture"]) == ("TypeError", "error")
     assert told["frame"] in ("none", "SecurityError")
-    assert show.on == "dark"
+    assert show.choice.bundle == "dark"

@@ -48,7 +48,7 @@ def test_figures_and_switches(server: Server, show: Show) -> None:
     figures = json.load(_ask(server, "/figures"))
     assert (figures["bundles"], figures["bundle"], figures["effect"]) == (["same", "bright"], "same", "overlay")
     assert _ask(server, "/switch", body=b'{"bundle": "bright", "effect": "blur"}').status == 200
-    assert (show.on, show.effect) == ("bright", "blur")
+    assert show.choice[:2] == ("bright", "blur")
     assert json.load(_ask(server, "/figures"))["effects"] == ["overlay", "blur"]
     assert "no bundle" in _refused(server, 400, "/switch", "", b'{"bundle": "other"}')
     assert "names no files" in _refused(server, 400, "/switch", "", b'{"effect": "replace=/etc/passwd"}')

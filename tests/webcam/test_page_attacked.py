@@ -14,6 +14,7 @@ import pytest
 from edgec_runtime.errors import InputError
 from edgec_runtime.webcam import listening
 from edgec_runtime.webcam.server import Server
+from edgec_runtime.webcam.show import Choice
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -24,7 +25,7 @@ class _Show:
     """Of nothing, for the server."""
 
     bundles = {"tiny": "tiny.edgec"}
-    on, effect, source = "tiny", "overlay", SimpleNamespace(name="none", lost=0)
+    choice, source = Choice("tiny", "overlay", "image"), SimpleNamespace(name="none", lost=0)
 
     def __init__(self) -> None:
         self.switched: list[Any] = []
@@ -35,7 +36,7 @@ class _Show:
     def figures(self) -> None:
         return None
 
-    def effects(self) -> list[str]:
+    def effects(self, task: str) -> list[str]:
         return ["overlay"]
 
     def found(self) -> tuple[list[str], dict[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from itertools import pairwise
@@ -17,7 +18,7 @@ from edgec_runtime.effects import Painter, effect
 from edgec_runtime.errors import DeviceError, InputError
 from edgec_runtime.vision import Vision
 from edgec_runtime.webcam import sources, v4l2
-from edgec_runtime.webcam.show import Show
+from edgec_runtime.webcam.show import Choice, Show
 from edgec_runtime.webcam.sources import Source, clip, open_source
 from PIL import Image
 
@@ -50,7 +51,7 @@ def test_a_switch_goes_on_with_the_next_frames(bundles: list[Path]) -> None:
         before.append(int(picture.before[0, 0, 0]))
         if picture.number == 5:
             show.switch("bright", "blur")
-            assert (show.on, show.effect) == ("bright", "blur")
+            assert show.choice[:2] == ("bright", "blur")
     assert before == sorted(before)
     assert before[:5] == [0, 1, 2, 3, 4]
     assert before[-1] == 199
@@ -79,7 +80,27 @@ def test_what_cannot_be_shown_is_refused_before_it_begins(bundles: list[Path], p
         show.switch("brigt")
     with pytest.raises(InputError, match="there is no effect"):
         show.switch(effect="sparkle")
-    assert (show.on, show.effect) == ("same", "overlay")
+    assert show.choice[:2] == ("same", "overlay")
+
+
+def test_switches_at_the_same_time_lose_nothing(bundles: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """An effect that takes long to try, and meanwhile a bundle: once the last choice of the two was gone."""
+    show = _show(bundles[:2], Source("gray", False, 25.0, lambda _: iter(())))
+    tried, slow = show._tried_out, threading.Event()
+
+    def _slowly(bundle: str, how: str) -> Choice:
+        if how == "cartoon":
+            slow.set()
+            time.sleep(0.5)
+        return tried(bundle, how)
+
+    monkeypatch.setattr(show, "_tried_out", _slowly)
+    first = threading.Thread(target=show.switch, kwargs={"effect": "cartoon"})
+    first.start()
+    assert slow.wait(30)
+    show.switch("bright")
+    first.join(30)
+    assert show.choice[:2] == ("bright", "overlay")
 
 
 def test_effects_that_suit_while_it_runs(bundles: list[Path], photos: Path, tmp_path: Path) -> None:
@@ -89,17 +110,17 @@ def test_effects_that_suit_while_it_runs(bundles: list[Path], photos: Path, tmp_
         "gray", False, 25.0, lambda _: (CameraFrame.of(np.full((48, 64, 3), 30, np.uint8)) for _ in range(40))
     )
     show = Show(source, {p.stem: str(p) for p in (bundles[1], bundles[0])}, light)
-    assert show.effects() == ["overlay", "blur", light]
+    assert show.effects(show.choice.task) == ["overlay", "blur", light]
     seen: dict[str, int] = {}
     wishes = {5: ("same", None), 15: (None, "cartoon"), 25: ("bright", None), 30: (None, light)}
     for picture in show:
-        seen.setdefault(f"{show.on} {show.effect.partition('=')[0]}", int(np.median(picture.after)))
+        seen.setdefault(f"{show.choice.bundle} {show.choice.effect.partition('=')[0]}", int(np.median(picture.after)))
         if picture.number in wishes:
             show.switch(*wishes[picture.number])
-        if show.on == "same":
-            assert show.effects() == ["overlay", "cartoon"]
+        if show.choice.bundle == "same":
+            assert show.effects(show.choice.task) == ["overlay", "cartoon"]
     assert seen == {"bright replace": 200, "same overlay": 30, "same cartoon": 30, "bright overlay": 30}
-    assert (show.on, show.effect) == ("bright", light)
+    assert show.choice[:2] == ("bright", light)
     for how, said in (("cartoon", "cartoon is for an image, not for segments"), ("replace=/etc/passwd", "no files")):
         with pytest.raises(InputError, match=said):
             show.switch(effect=how)

@@ -174,14 +174,14 @@ class _Handler(Asked):
 
 def figures(show: Show) -> Dict[str, Any]:
     """What the page shows beside the picture."""
-    found, lines = show.figures(), show.found()[0]
+    found, lines, choice = show.figures(), show.found()[0], show.choice
     return {
         "source": show.source.name,
         "lost": show.source.lost,
         "bundles": list(show.bundles),
-        "bundle": show.on,
-        "effects": show.effects(),
-        "effect": show.effect,
+        "bundle": choice.bundle,
+        "effects": show.effects(choice.task),
+        "effect": choice.effect,
         "found": lines,
         "stream": None if found is None else found.as_dict(),
         **_HEAT.glance(),

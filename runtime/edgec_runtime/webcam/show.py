@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +39,14 @@ class Picture:
     result: Result
 
 
+class Choice(NamedTuple):
+    """What a show is to show: a bundle's name, the effect, and the bundle's task."""
+
+    bundle: str
+    effect: str
+    task: str
+
+
 class Show:
     """Frames of a source, changed by one of several bundles; which, and how, may change while it runs.
 
@@ -64,19 +72,19 @@ class Show:
         self._stopped = False
         self._count = 0
         self._frames = _Held(self._source_frames())
-        self.on, self.effect, self._given = next(iter(self.bundles)), effect, effect
-        self._task = self._tried_out(self.on, effect)  # what cannot be shown is refused before it begins
+        self._given, self._switching = effect, threading.Lock()
+        self.choice = self._tried_out(next(iter(self.bundles)), effect)  # what cannot be shown is refused at the start
 
     def __iter__(self) -> Iterator[Picture]:
         """All pictures until the source ends, or `stop`."""
         while not self._stopped:
-            wanted = self.on, self.effect
-            program = _Program(self.bundles[self.on], self.effect, self.smooth, self.tpu)
+            choice = self.choice
+            program = _Program(self.bundles[choice.bundle], choice.effect, self.smooth, self.tpu)
             with program, program.stream(self._frames, self.source.live) as stream:
                 self._stream = stream
                 for shot in stream:
                     yield self._shown(shot)
-                    if self._stopped or wanted != (self.on, self.effect):
+                    if self._stopped or choice != self.choice:
                         break
                 else:
                     break
@@ -113,9 +121,9 @@ class Show:
     def _number(self) -> int:
         return self._picture.number if self._picture is not None else 0
 
-    def effects(self) -> List[str]:
-        """What the bundle that is on can be shown with; of `replace` the picture that was given at the start."""
-        named = {name: name for name in effects_for(self._task)}
+    def effects(self, task: str) -> List[str]:
+        """What a task's results can be shown with; of `replace` the picture that was given at the start."""
+        named = {name: name for name in effects_for(task)}
         if "replace" in named:
             del named["replace"]
             named.update({"replace": self._given} if self._given.startswith("replace=") else {})
@@ -124,6 +132,7 @@ class Show:
     def switch(self, bundle: Optional[str] = None, effect: Optional[str] = None) -> None:
         """Another bundle, another effect, from the next frame on; overlay, where a bundle cannot be shown as the last.
 
+        Of several at the same time each begins with what the one before it left.
         Raises InputError for what cannot be shown, and for a file: who looks at a page names none.
         """
         if bundle is not None and bundle not in self.bundles:
@@ -132,22 +141,22 @@ class Show:
             )
         if effect is not None and "=" in effect and effect != self._given:
             raise InputError("a page names no files", hint="start it with that effect")
-        to = bundle or self.on
-        if effect is None and self.effect.partition("=")[0] not in effects_for(self._task_of(to)):
-            effect = OVERLAY
-        wanted = to, effect or self.effect
-        self._task = self._tried_out(*wanted)
-        self.on, self.effect = wanted
+        with self._switching:
+            last = self.choice
+            to = bundle or last.bundle
+            if effect is None and last.effect.partition("=")[0] not in effects_for(self._task_of(to)):
+                effect = OVERLAY
+            self.choice = self._tried_out(to, effect or last.effect)
 
     def _task_of(self, bundle: str) -> str:
         with Bundle.open(self.bundles[bundle]) as opened:
             task = opened.manifest.task
             return task.kind if task is not None else ""
 
-    def _tried_out(self, bundle: str, how: str) -> str:
-        """The task of a bundle that can be shown so."""
+    def _tried_out(self, bundle: str, how: str) -> Choice:
+        """Of a bundle that can be shown so."""
         with _Program(self.bundles[bundle], how, False, self.tpu) as program:
-            return program.try_out()
+            return Choice(bundle, how, program.try_out())
 
     def figures(self) -> Optional[StreamFigures]:
         """Of the stream that runs, or ran last."""
