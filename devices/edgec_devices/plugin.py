@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 from edgec_runtime import ToolError
@@ -33,14 +34,16 @@ def block_count_plugin() -> Path:
         return path
     said = "no C compiler was found"
     for compiler in host_compilers():
-        aside = path.with_suffix(f".{os.getpid()}.part")
         env = {**os.environ}
         env.setdefault("ZIG_GLOBAL_CACHE_DIR", str(cache_dir("zig")))
-        done = subprocess.run(
-            [*compiler, *FLAGS, str(SOURCE), "-o", str(aside)], env=env, capture_output=True, text=True
-        )
-        if done.returncode == 0:
-            os.replace(aside, path)
-            return path
+        # A folder of its own: other threads and processes may be building it too.
+        with tempfile.TemporaryDirectory(dir=path.parent) as aside:
+            built = Path(aside, path.name)
+            done = subprocess.run(
+                [*compiler, *FLAGS, str(SOURCE), "-o", str(built)], env=env, capture_output=True, text=True
+            )
+            if done.returncode == 0:
+                built.replace(path)
+                return path
         said = f"{' '.join(compiler)}: {done.stderr.strip()[-200:]}"
     raise ToolError(f"the plugin for QEMU could not be built ({said})", hint="sudo apt-get install gcc")

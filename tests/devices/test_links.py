@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -125,7 +126,8 @@ def test_without_the_plugin_there_is_no_estimate(bundle: Bundle, monkeypatch: py
     assert any("no C compiler was found" in note for note in m.notes)
 
 
-def test_the_plugin_is_built_once_and_by_the_next_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_plugin_is_built_once_and_by_the_next_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("EDGEC_CACHE", str(tmp_path))  # others load the one of the cache that all share
     real = plugin.host_compilers()
     monkeypatch.setattr(plugin, "host_compilers", lambda: [["false"], *real[:1]])
     path = plugin.block_count_plugin()
@@ -135,6 +137,13 @@ def test_the_plugin_is_built_once_and_by_the_next_compiler(monkeypatch: pytest.M
     monkeypatch.setattr(plugin, "host_compilers", lambda: [["false"]])
     with pytest.raises(ToolError, match=r"could not be built \(false"):
         plugin.block_count_plugin()
+
+
+def test_the_plugin_is_built_by_several_threads_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("EDGEC_CACHE", str(tmp_path))
+    with ThreadPoolExecutor(4) as pool:
+        (path,) = {built.result() for built in [pool.submit(plugin.block_count_plugin) for _ in range(4)]}
+    assert [p.name for p in path.parent.iterdir()] == ["block_count.so"]
 
 
 def test_a_plugin_that_counts_nothing(bundle: Bundle, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
