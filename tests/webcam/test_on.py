@@ -112,6 +112,12 @@ class Typed:
         found: dict[str, Any] = json.load(urllib.request.urlopen(self.url.replace("/?", "/figures?"), timeout=30))
         return found
 
+    def until_frame(self) -> None:
+        until = time.monotonic() + 60
+        while not (stream := self.figures()["stream"]) or not stream["delivered"]:
+            assert time.monotonic() < until
+            time.sleep(0.05)
+
     def children(self) -> list[int]:
         """Processes below it: the device end, what that started."""
         found, todo = [], [self.process.pid]
@@ -140,6 +146,7 @@ def test_the_page_comes_through_and_ctrl_c_ends_it_there(shown: Typed) -> None:
         urllib.request.urlopen(shown.url + "x", timeout=30)
     below = shown.children()
     assert len(below) >= 3, "the device end, a guard and the show"
+    shown.until_frame()
     os.killpg(shown.process.pid, signal.SIGINT)
     out, err = shown.process.communicate(timeout=60)
     assert shown.process.returncode == 0, err
