@@ -52,6 +52,19 @@ class StreamFigures:
         return asdict(self)
 
 
+class Lap:
+    """Time since it was made, and how much of it this thread had a core."""
+
+    __slots__ = ("_cpu", "_wall")
+
+    def __init__(self) -> None:
+        self._wall, self._cpu = time.perf_counter_ns(), time.thread_time_ns()
+
+    def ms(self) -> Tuple[float, float]:
+        """Both."""
+        return (time.perf_counter_ns() - self._wall) * 1e-6, (time.thread_time_ns() - self._cpu) * 1e-6
+
+
 class Meter:
     """Of one stage.  Written by its thread alone."""
 
@@ -59,14 +72,19 @@ class Meter:
         self.name = name
         self.runs = 0
         self.mean = 0.0  # ms, of the last ones
+        self.cpu = 0.0  # ms of them that its thread had a core
         self.backends: Dict[str, int] = {}
         self._ms: Deque[float] = deque(maxlen=KEPT)
 
-    def add(self, ms: float) -> None:
-        """One run."""
-        self.mean = ms if self.runs == 0 else self.mean + _WEIGHT * (ms - self.mean)
+    def add(self, lap: "Lap") -> float:
+        """One run, which ends now.  Returns its ms."""
+        ms, cpu = lap.ms()
+        weight = 1.0 if self.runs == 0 else _WEIGHT
+        self.mean += weight * (ms - self.mean)
+        self.cpu += weight * (cpu - self.cpu)
         self.runs += 1
         self._ms.append(ms)
+        return ms
 
     def ran_on(self, backend: str) -> None:
         """A segment."""

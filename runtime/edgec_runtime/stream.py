@@ -19,13 +19,14 @@ from typing import Any, Callable, Deque, Dict, Iterable, Iterator, List, Mapping
 from numpy.typing import NDArray
 
 from . import turns
+from .beat import Beat
 from .device_end.printable import printable
 from .errors import InputError
 from .frame import Frame, Scratch
 from .inputs import check_inputs
 from .locked import locked
 from .manifest import SegmentInfo
-from .meters import Deliveries, Gate, Meter, StreamFigures
+from .meters import Deliveries, Gate, Lap, Meter, StreamFigures
 from .program import Program
 from .state import Kept
 
@@ -134,11 +135,12 @@ class Work:
         self._meters = {name: Meter(name) for name, _ in self._stages}
         meters = [self._capture, *self._meters.values(), self._out]
         self._gate = Gate(meters, [self._capture] if live else [])
+        self._beat = Beat(meters)
         self._queues: List["SimpleQueue[Optional[Shot]]"] = [SimpleQueue() for _ in range(len(self._stages) + 1)]
         self._newest = _Newest()
         self._deliveries = Deliveries()
         self._free: Deque[Frame] = deque()
-        self._delivered_at: Optional[float] = None
+        self._delivered: Optional[Lap] = None
         self._threads = [
             threading.Thread(target=self._work, args=(i,), name=f"edgec-{name}", daemon=True)
             for i, (name, _) in enumerate(self._stages)
@@ -161,6 +163,7 @@ class Work:
         if not self._stopped:  # the session stops those that its user left open, and those that are closed, too
             turns.restore()
         self._stopped = True
+        self._beat.stop()
         self._gate.shut()
         self._newest.shut()
         for queue in self._queues:
@@ -183,18 +186,16 @@ class Work:
 
     def _read(self) -> Optional[Shot]:
         """The source's next item; None at its end.  An exception is a shot's too."""
-        start = time.monotonic()
+        lap = Lap()
         try:
             item, error = next(self._source), None
         except StopIteration:
             return None
         except BaseException as e:
             item, error = None, e
-        now = time.monotonic()
-        self._capture.add((now - start) * 1e3)
-        shot = Shot(self.count, item, now, None)
+        shot = Shot(self.count, item, time.monotonic(), None)
         self.count += 1
-        shot.ms["capture"] = (now - start) * 1e3
+        shot.ms["capture"] = self._capture.add(lap)
         shot.error = error
         return shot
 
@@ -261,14 +262,13 @@ class Work:
             if shot is None or self._stopped:
                 break
             if shot.error is None:
-                start = time.perf_counter_ns()
+                lap = Lap()
                 try:
                     shot.value = call(shot)
                 except BaseException as e:
                     shot.error = e
                     self._gate.shut()
-                shot.ms[name] = (time.perf_counter_ns() - start) * 1e-6
-                meter.add(shot.ms[name])
+                shot.ms[name] = meter.add(lap)
             given.put(shot)
             del shot
         given.put(None)
@@ -320,16 +320,17 @@ class Work:
 
     def deliver(self) -> Optional[Shot]:
         """The next shot; None at the end.  The one before has left."""
-        if self._delivered_at is not None:
-            self._out.add((time.monotonic() - self._delivered_at) * 1e3)
-            self._delivered_at = None
+        if self._delivered is not None:
+            self._out.add(self._delivered)
+            self._delivered = None
             self._gate.leave()
+            self._beat.look()
         shot = None if self._stopped else self._queues[-1].get()
         if shot is None or self._stopped:
             return None
         if shot.error is None:
-            self._delivered_at = time.monotonic()
-            self._deliveries.add((self._delivered_at - shot.captured) * 1e3)
+            self._deliveries.add((time.monotonic() - shot.captured) * 1e3)
+            self._delivered = Lap()
         return shot
 
     def figures(self) -> StreamFigures:
