@@ -248,9 +248,7 @@ class Additive(Rounded):
     edgetpu: ClassVar[bool] = True
 
     def _scales(self, a: TensorType, b: TensorType, y: TensorType) -> list[tuple[int, int]]:
-        twice = 2.0 * max(a.scale, b.scale)
-        real = (a.scale / twice, b.scale / twice, twice / ((1 << _LEFT_SHIFT) * y.scale))
-        return [quantize_multiplier(r) for r in real]
+        return [quantize_multiplier(r) for r in headroom_factors((a, b, y), _LEFT_SHIFT)]
 
     def ref_s8(self, a: Array, b: Array, at: TensorType, bt: TensorType, yt: TensorType) -> Array:
         """tensorflow/lite/kernels/internal/reference/{add,sub}.h; even: see `Linear`."""
@@ -300,6 +298,20 @@ class Linear:
         return np.asarray((self.a * (u + self.shift).astype(np.float64) + inner).astype(np.float32))
 
 
+def headroom_factors(types: Sequence[TensorType], bits: int, power: int = 1) -> tuple[float, float, float]:
+    """Of a, of b and of the result, where both get `bits` of headroom and twice the larger scale, and the result is a
+    product of `power` such numbers."""
+    a, b, y = types
+    twice = 2.0 * max(a.scale, b.scale)
+    return a.scale / twice, b.scale / twice, prod([twice] * power) / ((1 << (bits * power)) * y.scale)
+
+
+def is_in_headroom(op: Op, bits: int, power: int = 1) -> bool:
+    """Whether the result's factor is below one: LiteRT ends its process where it is not."""
+    y = op.output.type
+    return not y.is_quantized or headroom_factors([v.type for v in (*op.inputs, op.output)], bits, power)[2] < 1
+
+
 def scaled_struct(scales: Sequence[tuple[int, int]], types: Sequence[TensorType], clamp: tuple[int, int]) -> Struct:
     """ek_add_t: zero points, multipliers of both inputs and of the result, and the clamp."""
     (am, ash), (bm, bsh), (ym, ysh) = scales
@@ -321,6 +333,10 @@ class Add(Additive):
     edgetpu_versions = {"ADD": Versions(2, refused=4)}
     options = "AddOptions"
     fn = staticmethod(np.add)
+
+    def to_tflite(self, op: Op) -> TfliteCode | None:
+        """A result's scale that leaves none of the headroom has no form."""
+        return super().to_tflite(op) if is_in_headroom(op, _LEFT_SHIFT) else None
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
@@ -391,8 +407,10 @@ def product_multiplier(a: TensorType, b: TensorType, y: TensorType) -> tuple[int
 
 
 def even_factor(a: TensorType, b: TensorType, y: TensorType) -> np.float32:
-    """What a product of elements is worth in units of the output, in float32 steps."""
-    return np.float32(np.float32(a.scale) * np.float32(b.scale) / np.float32(y.scale))
+    """What a product of elements is worth in units of the output, in float32 steps, and no more than that holds."""
+    with np.errstate(over="ignore"):
+        factor = np.float32(np.float32(a.scale) * np.float32(b.scale) / np.float32(y.scale))
+    return min(factor, np.finfo(np.float32).max)
 
 
 def _div(a: Array, b: Array) -> Array:

@@ -170,6 +170,8 @@ class LocalResponseNorm(OpDef):
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
         """The shape of the image."""
+        if x[0].rank == 0:
+            raise ValueError("a number has no channels")
         if self.before < 0 or self.before + self.after + 1 < 0:
             raise ValueError(f"a neighbourhood of {self.before} channels before and {self.after} after")
         real_types(self, x[0], int8=False)

@@ -59,7 +59,7 @@ class Detections(OpDef):
         for i in np.argsort(-best, kind="stable"):
             if len(kept) == self.most or not best[i] >= _F(self.score):
                 break
-            if all(overlap(corners[k], corners[i]) <= _F(self.overlap) for k in kept):
+            if not any(overlap(corners[k], corners[i]) > _F(self.overlap) for k in kept):  # NaN is no overlap
                 kept.append(int(i))
         y = [np.zeros(t.shape, _F) for t in yt]
         for out, values in zip(y, (corners, own, best), strict=False):

@@ -43,6 +43,8 @@ def quantize_multiplier(real: float) -> tuple[int, int]:
     """real = m * 2^(shift - 31) with m in [2^30, 2^31); TFLite's QuantizeMultiplier."""
     if real == 0.0:
         return 0, 0
+    if real == math.inf:  # of scales whose quotient float32 does not hold
+        return (1 << 31) - 1, 30
     fraction, shift = math.frexp(real)
     fixed = math.floor(abs(fraction) * (1 << 31) + 0.5)  # C round(): half away from zero
     fixed = -fixed if fraction < 0 else fixed

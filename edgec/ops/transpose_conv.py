@@ -108,7 +108,7 @@ class TransposeConv2D(OpDef):
         full = np.zeros((n, rows, cols, o), x.dtype)
         for i in range(kh):
             for j in range(kw):
-                full[:, i : i + (h - 1) * sh + 1 : sh, j : j + (wd - 1) * sw + 1 : sw] += x @ w[:, i, j].T
+                full[:, i : i + h * sh : sh, j : j + wd * sw : sw] += x @ w[:, i, j].T
         return full[:, t : t + size[0], left : left + size[1]]
 
     def ref(self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]) -> list[Array]:

@@ -8,15 +8,17 @@ import pytest
 import edgec.ops  # noqa: F401 (registers all operations)
 from edgec.emit.c import segment_source
 from edgec.ir import Builder, Graph, OpDef, Quant, TensorType, interp, verify
+from edgec.ops.binary import Mul
 from edgec.ops.bits import ShiftLeft
 from edgec.ops.cast import Cast
-from edgec.ops.channel_norm import L2Norm
+from edgec.ops.channel_norm import L2Norm, LocalResponseNorm
 from edgec.ops.concat import Concat
 from edgec.ops.conv import Conv2D, DepthwiseConv2D
 from edgec.ops.detection import Detections
 from edgec.ops.grid_sample import GridSample
 from edgec.ops.matmul import BatchMatMul, FullyConnected
 from edgec.ops.norm import BatchNorm, InstanceNorm
+from edgec.ops.prelu import PRelu
 from edgec.ops.quantize import Dequantize
 from edgec.ops.reduce import Mean, Sum
 from edgec.ops.softmax import LogSoftmax
@@ -68,6 +70,7 @@ def test_a_result_without_elements_needs_no_kernel(spec: OpDef, types: list[Tens
         (GridSample(), [(2, 4, 0, 16), (2, 8, 2, 2)]),
         (Concat(1), [(2, 3), (2,)]),
         (L2Norm(), [()]),
+        (LocalResponseNorm(2, 2), [()]),
     ],
 )
 def test_types_that_do_not_fit_are_a_value_error(spec: OpDef, types: list[tuple[int, ...]]) -> None:
@@ -105,6 +108,45 @@ def test_schedules_take_constants_and_products_of_nothing(name: str) -> None:
     b.graph.outputs = [y, b.add(BatchMatMul(), empty, "product")]
     source = segment_source(b.graph, "seg", core(name))
     assert "ek_batch_matmul_f32_simd(" not in source.text
+
+
+@pytest.mark.cc
+@pytest.mark.parametrize("size", [(1, 0, 2, 7), (3, 2, 0, 7), (2, 0, 0, 7)])
+def test_a_transposed_convolution_of_nothing_is_its_bias(size: tuple[int, ...]) -> None:
+    b = Builder("g")
+    weights, bias = b.const(np.ones((2, 5, 4, 7), F32), "w"), b.const(np.array([1.5, -2], F32), "bias")
+    b.graph.outputs = [b.add(TransposeConv2D((2, 2)), [b.input("x", TensorType(size)), weights, bias], "y")]
+    inputs = random_inputs(b.graph)
+    got = interp(b.graph, inputs)
+    np.testing.assert_array_equal(got["y"], np.broadcast_to(np.array([1.5, -2], F32), got["y"].shape))
+    assert_agree(run_c(b.graph, inputs), got)
+
+
+@pytest.mark.cc
+def test_boxes_without_numbers_overlap_none() -> None:
+    """As in TFLite, which leaves out what overlaps more than it may."""
+    sample = next(iter(Detections.samples()))
+    b = Builder("g")
+    values = [b.input("boxes", sample.args[0].type), b.input("scores", sample.args[1].type)]
+    assert sample.args[2].data is not None
+    values.append(b.const(sample.args[2].data, "anchors"))
+    b.graph.outputs = b.add_multi(sample.spec, values, "y")[3:]
+    inputs = {v.name: np.full(v.type.shape, np.inf, F32) for v in b.graph.inputs}
+    got = interp(b.graph, inputs)
+    assert list(got.values()) == [10.0]
+    assert_agree(run_c(b.graph, inputs), got)
+
+
+@pytest.mark.cc
+@pytest.mark.parametrize("spec", [PRelu(), Mul(), Mul(even=True)])
+def test_scales_whose_quotient_float32_does_not_hold(spec: OpDef) -> None:
+    b = Builder("g")
+    x, y = (TensorType((2, 3), "int8", Quant.per_tensor(s)) for s in (1e20, 3e25))
+    b.graph.outputs = [b.add(spec, [b.input("x", x), b.input("y", y)], "z", Quant.per_tensor(1e-9))]
+    inputs = {"x": np.array([[-9, 0, 9], [-1, 1, 0]], np.int8), "y": np.array([[1, -1, 0], [2, -3, 5]], np.int8)}
+    got = interp(b.graph, inputs)
+    assert set(got["z"].ravel().tolist()) <= {-128, 0, 127}
+    assert_agree(run_c(b.graph, inputs), got)
 
 
 @pytest.mark.cc

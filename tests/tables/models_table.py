@@ -212,7 +212,7 @@ def check_c(row: Row, bundle: Path) -> None:
     with zipfile.ZipFile(bundle) as z:
         z.extractall(out, [n for n in z.namelist() if n.startswith("src/")])
         manifest = json.loads(z.read("manifest.json"))
-        if here not in manifest["weights"]:
+        if f"src/{here}/model.mk" not in z.namelist():
             row.sanitizers = "not for this machine"
             return
         (out / "weights.bin").write_bytes(z.read(manifest["weights"][here]))

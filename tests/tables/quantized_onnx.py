@@ -34,7 +34,7 @@ import numpy as np
 import onnx
 import onnx.version_converter
 from onnxruntime import GraphOptimizationLevel, InferenceSession, SessionOptions
-from onnxruntime.capi.onnxruntime_pybind11_state import InvalidGraph
+from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidGraph
 from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NoKernel
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 from onnxruntime.quantization.shape_inference import quant_pre_process
@@ -50,6 +50,9 @@ from tests.tables.accuracy_rows import ROOT, SHARED
 from tests.tables.accuracy_ways import PREPROCESS
 
 WORK = ROOT / "build" / "quantized-onnx"
+REFUSALS = (Fail, InvalidGraph, NoKernel)
+"""What onnxruntime raises for a file that it cannot run."""
+
 MODELS = (
     "mnv2_035_128_st,pfld_ghostone,mp_selfie_land_onnx,mp_blazeface_short_onnx_b,ultraface_rfb320,yunet_n_320,"
     "fastestdet_onnx,yolox_nano_416"
@@ -150,7 +153,7 @@ def _session(model: Path, way: str, exact: bool = True) -> InferenceSession:
         options.graph_optimization_level = GraphOptimizationLevel.ORT_DISABLE_ALL
     try:
         return InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
-    except (InvalidGraph, NoKernel):
+    except REFUSALS:
         if not exact:
             raise
         return _session(model, way, exact=False)
@@ -206,7 +209,7 @@ def measure(row: Row, file: Path, calibration: Sequence[Array], test: Sequence[A
     row.edgetpu = share(made)
     try:
         peers = {way: onnxruntime_outputs(made, test, way) for way in ("arm", "default", "none")}
-    except (InvalidGraph, NoKernel) as e:
+    except REFUSALS as e:
         row.note = f"onnxruntime cannot run it: {str(e).splitlines()[0][-90:]}"
         return
     got = [interp(graph, {graph.inputs[0].name: s}) for s in test]
