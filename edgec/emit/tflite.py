@@ -129,12 +129,14 @@ def _quantization(quant: Quant | None) -> Any:
 
 
 def _needs_uint8(graph: Graph) -> bool:
-    return _has_asymmetric_weights(graph) or any(op.spec.tflite_needs_uint8(op) for op in graph.ops)
+    return any(has_asymmetric_weights(op) or op.spec.tflite_needs_uint8(op) for op in graph.ops)
 
 
-def _has_asymmetric_weights(graph: Graph) -> bool:
-    roles = ((v, op.spec.roles[min(i, len(op.spec.roles) - 1)]) for op in graph.ops for i, v in enumerate(op.inputs))
-    return any(role == "weight" and v.type.quant is not None and any(v.type.quant.zero_point) for v, role in roles)
+def has_asymmetric_weights(op: Op) -> bool:
+    """Whether TFLite has kernels for it in uint8 alone."""
+    roles = [op.spec.roles[min(i, len(op.spec.roles) - 1)] for i in range(len(op.inputs))]
+    quants = [v.type.quant for v, role in zip(op.inputs, roles, strict=True) if role == "weight"]
+    return any(q is not None and any(q.zero_point) for q in quants)
 
 
 def _as_uint8(graph: Graph) -> Graph:

@@ -64,7 +64,7 @@ def _random(t: TensorType, rng: np.random.Generator) -> Array:
     if not whole:  # an index: zero is always legal
         return np.zeros(t.shape, t.np_dtype)
     info = np.iinfo(t.np_dtype)
-    return rng.integers(info.min, info.max + 1, t.shape).astype(t.np_dtype)
+    return rng.integers(info.min, info.max, t.shape, t.np_dtype, endpoint=True)
 
 
 def quantize_ranges(graph: Graph, ranges: Mapping[Value, Range]) -> Graph:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnxruntime
 
-from edgec.emit.tflite import write_tflite
+from edgec.emit.tflite import has_asymmetric_weights, write_tflite
 from edgec.errors import EdgecError
 from edgec.frontends import read_model
 from edgec.ir import Array, Graph, Op, Value, interp, parse, print_graph, verify
@@ -244,7 +245,8 @@ def _in_onnx(op: Op) -> bool:
 
 def by_litert(trial: Trial) -> Iterator[str]:
     """All that TFLite has by LiteRT's reference kernels; the same file as edgec reads it, by `interp`."""
-    part = trial.part(lambda op: _in_tflite(op) and _is_said(trial, op))
+    uint8 = any(map(has_asymmetric_weights, trial.graph.ops))
+    part = trial.part(lambda op: _in_tflite(op, uint8) and _is_said(trial, op))
     if part is None:
         return
     try:
@@ -263,27 +265,34 @@ def by_litert(trial: Trial) -> Iterator[str]:
 
 
 def _is_said(trial: Trial, op: Op) -> bool:
-    """Whether TFLite says what comes out: its kernels compare what is not a number in any way, and convert floats to
-    integers as C does, to which infinity and what is far out of range mean nothing."""
+    """Whether TFLite says what comes out: its kernels compare what is not a number in any way, convert floats to
+    integers as C does, to which infinity and what is far out of range mean nothing, and shift integers out of theirs."""
     floats = [v for v in op.inputs if v.type.np_dtype.kind == "f"]
     arrays = [trial.values[v] if v.const is None else v.const for v in floats]
     if any(np.isnan(a).any() for a in arrays):
+        return False
+    if op.kind == "quantize" and not floats and op.inputs[0].type.scale >= op.output.type.scale * (1 << 22):
         return False
     to = op.output.type if op.kind in ("quantize", "cast") else None
     scale = to.scale if to is not None and to.is_quantized else 1.0
     return to is None or all(np.abs(a).max(initial=0) < scale * (1 << 30) for a in arrays)
 
 
-def _in_tflite(op: Op) -> bool:
+def _in_tflite(op: Op, uint8: bool) -> bool:
+    """uint8: whether the file will be of uint8, where another law holds for some ops."""
     values = (*op.inputs, *op.outputs)
     if op.kind in NO_REFERENCE or any(0 in v.type.shape or v.type.dtype in _NOT_IN_TFLITE for v in values):
         return False
     try:
-        # a file of uint8 has all of its ops computed by the kernels of that
-        same = op.spec.as_tflite() == op.spec
+        same = op.spec.as_tflite() == op.spec and not (uint8 and _has_int8_law(op))
         return same and op.spec.to_tflite(op) is not None and not op.spec.tflite_needs_uint8(op)
     except AssertionError:  # pads that are legalised first
         return False
+
+
+def _has_int8_law(op: Op) -> bool:
+    spec: Any = op.spec
+    return getattr(spec, "uint8", None) is False and bool(replace(spec, uint8=True).tflite_needs_uint8(op))
 
 
 def _read_back(trial: Trial, part: Graph, file: bytes, name: str) -> Iterator[str]:
