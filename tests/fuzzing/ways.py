@@ -265,8 +265,8 @@ def by_litert(trial: Trial) -> Iterator[str]:
 
 
 def _is_said(trial: Trial, op: Op) -> bool:
-    """Whether TFLite says what comes out: its kernels compare what is not a number in any way, convert floats to
-    integers as C does, to which infinity and what is far out of range mean nothing, and shift integers out of theirs."""
+    """Whether TFLite says what comes out: its kernels compare what is not a number in any way, and convert floats to
+    integers, and shift these, as C does, to which infinity and what is far out of range mean nothing."""
     floats = [v for v in op.inputs if v.type.np_dtype.kind == "f"]
     arrays = [trial.values[v] if v.const is None else v.const for v in floats]
     if any(np.isnan(a).any() for a in arrays):
