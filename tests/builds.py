@@ -5,8 +5,16 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
+
+from edgec.toolchain.cc import Compiler
+
+ZIG = (sys.executable, "-m", "ziglang", "cc")
+_LINKED = "x86_64_v3"
+"""What programs for x86-64 are linked for; those for ARM as edgec links its own."""
 
 _folder: Path | None = None
 
@@ -34,3 +42,23 @@ def once(key: str, make: Callable[[Path], None]) -> Path:
             make(folder)
             (folder / "done").touch()
     return folder
+
+
+def program(command: Sequence[str], sources: Sequence[Path], output: Path) -> None:
+    """An executable of C files (with -shared, a library) by a compiler with its flags.
+
+    For a -target zig builds a C library for each CPU and way of linking, which takes a minute: all are linked with
+    those that edgec's own programs have.
+    """
+    if "-target" not in command:
+        _call([*command, *map(str, sources), "-lm", "-o", str(output)])
+        return
+    objects = [output.with_name(f"{output.name}-{source.stem}.o") for source in sources]
+    for source, made in zip(sources, objects, strict=True):
+        _call([*command, "-c", str(source), "-o", str(made)])
+    Compiler.zig("", command[command.index("-target") + 1], _LINKED).link_program(objects, output)
+
+
+def _call(command: Sequence[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, f"{' '.join(command)}\n{done.stderr[-4000:]}"

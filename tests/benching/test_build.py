@@ -23,6 +23,7 @@ from edgec.benching.build import build_report, read_graph
 from edgec.benching.memory import sections
 from edgec.benching.result import EMULATOR, BenchReport
 from edgec.errors import InputError
+from tests import builds
 from tests.runtime import tiny_model
 
 HERE = Identity("local:", "Raspberry Pi 4", "Cortex-A72", "Debian", "6.1", "linux-aarch64", False)
@@ -179,7 +180,7 @@ def test_sections_of_a_program(tmp_path: Path) -> None:
     source = tmp_path / "p.c"
     source.write_text("const char text[50000] = {1}; char zeros[70000]; int main(void) { return text[0] + zeros[1]; }")
     for target in ("x86_64-linux-musl", "arm-linux-musleabihf"):
-        tiny_model.zig("-target", target, "-static", "-O0", str(source), "-o", str(tmp_path / "p"))
+        builds.program([*builds.ZIG, "-target", target, "-O0"], [source], tmp_path / "p")
         code, constants, data = sections((tmp_path / "p").read_bytes())
         assert 500 < code < 1_000_000
         assert 50_000 <= constants < 1_000_000

@@ -16,6 +16,7 @@ from edgec_devices.pipeline import Counts
 from edgec_runtime import Bundle, DeviceError, InputError, ToolError, write_bundle
 from edgec_runtime.session import machine_target
 
+from tests import builds
 from tests.runtime import tiny_model
 
 pytestmark = [pytest.mark.cc, pytest.mark.arm]
@@ -184,9 +185,8 @@ def test_instructions_that_the_cpu_lacks(bundle: Bundle, tmp_path: Path) -> None
     """A Pi 5 program with a dot product on a Pi 4."""
     source = tmp_path / "sdot.c"
     source.write_text('int main(void) { __asm__ volatile(".inst 0x4e809400"); return 0; }')
-    tiny_model.zig(
-        "-target", "aarch64-linux-musl", "-mcpu=cortex_a72", "-static", "-O2", str(source), "-o", str(tmp_path / "p")
-    )
+    target = ("-target", "aarch64-linux-musl", "-mcpu=cortex_a72")
+    builds.program([*builds.ZIG, *target, "-O2"], [source], tmp_path / "p")
     write_bundle(tmp_path / "m", *tiny_model.parts(programs={"linux-aarch64": tmp_path / "p"}))
     with Bundle.open(tmp_path / "m") as b:
         with pytest.raises(DeviceError, match="CPU of pi4 lacks"):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
+import platform
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from edgec_devices.stream import stream_for
 from edgec_runtime.device_end import running
 from edgec_runtime.device_end.running import TooMuch, run
 
+from tests import builds
 from tests.devices.attack_files import APP, bundle
 
 
@@ -80,14 +81,12 @@ def test_a_host_that_is_gone() -> None:
 )
 def test_the_device_end_ends_its_program(tmp_path: Path, root: Path, end: signal.Signals | None) -> None:
     """Told to, hung up on, killed, or because nobody listens any more; the program has a child."""
-    program = subprocess.run(
-        [sys.executable, "-m", "ziglang", "cc", "-static", "-x", "c", "-", "-o", str(tmp_path / "hang")],
-        input=f'#include <stdio.h>\n#include <unistd.h>\nint main(){{FILE *f=fopen("{tmp_path}/pid","w");'
-        f'fprintf(f,"%d %d",getpid(),fork());fclose(f);for(;;)pause();}}',
-        text=True,
-        capture_output=True,
-    )  # fmt: skip
-    assert program.returncode == 0, program.stderr
+    source = tmp_path / "hang.c"
+    source.write_text(
+        f'#include <stdio.h>\n#include <unistd.h>\nint main(){{FILE *f=fopen("{tmp_path}/pid","w");'
+        f'fprintf(f,"%d %d",getpid(),fork());fclose(f);for(;;)pause();}}'
+    )
+    builds.program([*builds.ZIG, "-target", f"{platform.machine()}-linux-musl"], [source], tmp_path / "hang")
     path = bundle(tmp_path / "1.edgec", (tmp_path / "hang").read_bytes(), "hang")
     assert flash(path, ["local:"])[0].ok
     connection = Connection(stream_for("local:"))

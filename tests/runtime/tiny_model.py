@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 import zlib
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -206,27 +205,13 @@ def made_for(m: dict[str, Any]) -> str:
     )
 
 
-def write_sources(folder: Path, told: dict[str, Any] | None = None) -> list[str]:
+def write_sources(folder: Path, told: dict[str, Any] | None = None) -> list[Path]:
     """told: the manifest that the library says it was made for; default is manifest()."""
     said = json.dumps(made_for(told or manifest()))
     for name, text in SOURCES.items():
         text = text.replace("WEIGHTS_CRC32", f"0x{zlib.crc32(WEIGHTS):08x}u")
         (folder / name).write_text(text.replace("MADE_FOR", said).replace('"GRAPH"', f'"{GRAPH}"'))
-    return [str(folder / name) for name in SOURCES]
-
-
-def zig(*args: str) -> None:
-    """`zig cc`."""
-    _call(_zig(*args))
-
-
-def _zig(*args: str) -> list[str]:
-    return [sys.executable, "-m", "ziglang", "cc", *args]
-
-
-def _call(command: list[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, f"{' '.join(command)}\n{done.stderr}"
+    return [folder / name for name in SOURCES]
 
 
 @lru_cache(maxsize=1)
@@ -237,21 +222,21 @@ def host_cc() -> str | None:
 def _here() -> list[str]:
     """A compiler for this machine."""
     cc = host_cc()
-    return [cc] if cc else _zig()
+    return [cc] if cc else [*builds.ZIG]
 
 
-def _build(command: list[str], name: str, told: dict[str, Any] | None = None) -> Path:
+def _build(command: list[str], name: str, more: Sequence[Path] = (), told: dict[str, Any] | None = None) -> Path:
     """What a command makes of the sources: once a run, however many tests want it."""
 
     def make(folder: Path) -> None:
-        _call([*command, *write_sources(folder, told), "-o", str(folder / name)])
+        builds.program(command, [*write_sources(folder, told), *more], folder / name)
 
     return builds.once(repr((command, SOURCES, WEIGHTS, told or manifest())), make) / name
 
 
 def build_library(folder: Path, told: dict[str, Any] | None = None) -> Path:
     """libmodel.so for this machine.  told: the manifest that it says it was made for; default is manifest()."""
-    built = _build([*_here(), *WARNINGS, "-I", str(CSRC), "-shared", "-fPIC"], "libmodel.so", told)
+    built = _build([*_here(), *WARNINGS, "-I", str(CSRC), "-shared", "-fPIC"], "libmodel.so", told=told)
     return Path(shutil.copy(built, folder))
 
 
@@ -259,10 +244,10 @@ def build_program(folder: Path, target: str | None = None) -> Path:
     """The bench program, for this machine or statically for an ARM target; its weights are beside it."""
     if target is not None:
         triple, cpu = ARM_TARGETS[target]
-        cc = _zig("-target", triple, f"-mcpu={cpu}", "-static")
+        cc = [*builds.ZIG, "-target", triple, f"-mcpu={cpu}"]
     else:
         cc = _here()
-    built = _build([*cc, *WARNINGS, "-DEK_PROGRAM", "-I", str(CSRC), str(CSRC / "main.c")], "main")
+    built = _build([*cc, *WARNINGS, "-DEK_PROGRAM", "-I", str(CSRC)], "main", [CSRC / "main.c"])
     (folder / WEIGHTS_FILE).write_bytes(WEIGHTS)
     return Path(shutil.copy(built, folder))
 

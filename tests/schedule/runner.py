@@ -9,7 +9,6 @@ import os
 import re
 import struct
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -38,7 +37,7 @@ SANITIZED = {
 arrays of the C; for undefined behaviour alone where QEMU runs the code, whose guards see addresses."""
 
 _ALL_IN_ARENA = "-DEK_GEMM_STACK=1"
-_ZIG = (sys.executable, "-m", "ziglang", "cc", "-static", "-O1", _ALL_IN_ARENA)
+_ZIG = (*builds.ZIG, "-O1", _ALL_IN_ARENA)
 _PLAIN, _TRAPS = ("-fno-sanitize=all",), ("-fsanitize=undefined", "-fsanitize-trap=undefined")
 _ARM, _X86 = (*_ZIG, "-target", "aarch64-linux-musl"), (*_ZIG, *_PLAIN, "-target", "x86_64-linux-musl")
 _ASAN = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-O1")
@@ -233,10 +232,7 @@ def build(command: Sequence[str], text: str) -> Path:
 def _build(text: str, folder: Path, command: Sequence[str]) -> None:
     (folder / "cases.c").write_text(text)
     flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-Wno-unused-function", "-ffp-contract=off", f"-I{CSRC}"]
-    done = subprocess.run(
-        [*command, *flags, str(folder / "cases.c"), "-lm", "-o", str(folder / "cases")], capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
+    builds.program([*command, *flags], [folder / "cases.c"], folder / "cases")
 
 
 def program_text(cases: Sequence[Case], in_arena: bool = False, in_text: Text = "small") -> tuple[str, list[CSource]]:

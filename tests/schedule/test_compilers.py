@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from collections.abc import Iterator
 
 import pytest
@@ -13,12 +12,13 @@ from edgec.ir import Graph, KernelCall, interp
 from edgec.schedule.cores import core
 from edgec.schedule.variant import preferred
 from edgec.toolchain.cc import CODE_FLAGS
+from tests import builds
 from tests.harness import X86, assert_agree, has, random_inputs
 from tests.schedule.runner import run_on
 from tests.schedule.test_fuse import WANTED, graph_of
 from tests.schedule.test_parts import graphs_with_c
 
-_ZIG = (sys.executable, "-m", "ziglang", "cc", "-static", "-fno-sanitize=all", "-target")
+_ZIG = (*builds.ZIG, "-fno-sanitize=all", "-target")
 _ARM_GCC = ("aarch64-linux-gnu-gcc", "-static")
 COMPILERS = {
     "cortex_a53": ((*_ARM_GCC, "-mcpu=cortex-a53"), (*_ZIG, "aarch64-linux-musl", "-mcpu=cortex_a53")),
