@@ -272,6 +272,10 @@ class Additive(Rounded):
             return Struct("ek_linear_t", **asdict(self._linear(a, b, y)), low=low, high=high)
         return scaled_struct(self._scales(a, b, y), (a, b, y), self.clamp(y))
 
+    def to_tflite(self, op: Op) -> TfliteCode | None:
+        """A result's scale that leaves none of the headroom has no form."""
+        return super().to_tflite(op) if is_in_headroom(op, _LEFT_SHIFT) else None
+
 
 @dataclass(frozen=True)
 class Linear:
@@ -307,7 +311,7 @@ def headroom_factors(types: Sequence[TensorType], bits: int, power: int = 1) -> 
 
 
 def is_in_headroom(op: Op, bits: int, power: int = 1) -> bool:
-    """Whether the result's factor is below one: LiteRT ends its process where it is not."""
+    """Whether the result's factor is below one: LiteRT ends its process where it is not, or wraps differences."""
     y = op.output.type
     return not y.is_quantized or headroom_factors([v.type for v in (*op.inputs, op.output)], bits, power)[2] < 1
 
@@ -333,10 +337,6 @@ class Add(Additive):
     edgetpu_versions = {"ADD": Versions(2, refused=4)}
     options = "AddOptions"
     fn = staticmethod(np.add)
-
-    def to_tflite(self, op: Op) -> TfliteCode | None:
-        """A result's scale that leaves none of the headroom has no form."""
-        return super().to_tflite(op) if is_in_headroom(op, _LEFT_SHIFT) else None
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:

@@ -50,8 +50,8 @@ class _Pool(OpDef):
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
         """[N, OH, OW, C]; every window must touch the image."""
         image = x[0]
-        if image.rank != 4:
-            raise ValueError(f"image must have rank 4, not {image}")
+        if image.rank != 4 or 0 in image.shape[1:3]:
+            raise ValueError(f"image must have rank 4 and pixels, not {image}")
         t, b, left, r = self.pads
         h = out_size(image.shape[1], self.kernel[0], self.stride[0], 1, t, b)
         w = out_size(image.shape[2], self.kernel[1], self.stride[1], 1, left, r)

@@ -10,7 +10,7 @@ import edgec.ops  # noqa: F401 (registers all operations)
 from edgec.emit.tflite import write_tflite
 from edgec.ir import Builder, OpDef, Quant, Sample, TensorType, interp
 from edgec.ops.arithmetic import SquaredDifference
-from edgec.ops.binary import Add
+from edgec.ops.binary import Add, Sub
 from edgec.ops.conv import Conv2D
 from tests.harness import assert_agree, random_inputs, run_tflite, sample_graph
 
@@ -79,9 +79,11 @@ def test_a_clamp_far_beyond_a_tiny_scale(act: str, scale: float) -> None:
     assert_agree(run_tflite(build.graph, inputs), interp(build.graph, inputs))
 
 
-@pytest.mark.parametrize(("spec", "scale"), [(Add(), 2 * 2.0**-20), (SquaredDifference(), 4 * 2.0**-14)])
+@pytest.mark.parametrize(
+    ("spec", "scale"), [(Add(), 2 * 2.0**-20), (Sub(), 2 * 2.0**-20), (SquaredDifference(), 4 * 2.0**-14)]
+)
 def test_a_result_as_fine_as_the_headroom_has_no_form(spec: OpDef, scale: float) -> None:
-    """LiteRT's kernel ends its process where the result's factor is not below one."""
+    """LiteRT's kernels end their process, or wrap, where the result's factor is not below one."""
     for finer, written in ((1.0, False), (1.01, True)):
         b = Builder("fine")
         t = TensorType((2, 3), "int8", Quant.per_tensor(1.0))

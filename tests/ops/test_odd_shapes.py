@@ -14,10 +14,12 @@ from edgec.ops.cast import Cast
 from edgec.ops.channel_norm import L2Norm, LocalResponseNorm
 from edgec.ops.concat import Concat
 from edgec.ops.conv import Conv2D, DepthwiseConv2D
+from edgec.ops.det import Det
 from edgec.ops.detection import Detections
 from edgec.ops.grid_sample import GridSample
 from edgec.ops.matmul import BatchMatMul, FullyConnected
 from edgec.ops.norm import BatchNorm, InstanceNorm
+from edgec.ops.pool import AveragePool2D
 from edgec.ops.prelu import PRelu
 from edgec.ops.quantize import Dequantize
 from edgec.ops.reduce import Mean, Sum
@@ -69,6 +71,7 @@ def test_a_result_without_elements_needs_no_kernel(spec: OpDef, types: list[Tens
         (FullyConnected(), [(3, 0), (2, 0)]),
         (GridSample(), [(2, 4, 0, 16), (2, 8, 2, 2)]),
         (Concat(1), [(2, 3), (2,)]),
+        (AveragePool2D(pads=(1, 1, 1, 1)), [(7, 3, 0, 2)]),
         (L2Norm(), [()]),
         (LocalResponseNorm(2, 2), [()]),
     ],
@@ -147,6 +150,15 @@ def test_scales_whose_quotient_float32_does_not_hold(spec: OpDef) -> None:
     got = interp(b.graph, inputs)
     assert set(got["z"].ravel().tolist()) <= {-128, 0, 127}
     assert_agree(run_c(b.graph, inputs), got)
+
+
+@pytest.mark.cc
+def test_the_determinant_of_a_singular_matrix_has_no_sign() -> None:
+    graph = _graph(Det(), TensorType((2, 2)))
+    inputs = {"x": np.array([[1, 2], [2, 4]], F32)}
+    for y in (*interp(graph, inputs).values(), *run_c(graph, inputs).values()):
+        assert y == 0
+        assert not np.signbit(y)
 
 
 @pytest.mark.cc
