@@ -7,7 +7,9 @@ import hashlib
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from edgec.toolchain.cc import Compiler
@@ -25,6 +27,20 @@ def use(basetemp: Path) -> None:
     run = basetemp.parent if "PYTEST_XDIST_WORKER" in os.environ else basetemp
     _folder = run / "builds"
     _folder.mkdir(exist_ok=True)
+
+
+@contextmanager
+def apart() -> Iterator[Path]:
+    """A folder that goes again, with what is built meanwhile."""
+    global _folder
+    before = _folder
+    with tempfile.TemporaryDirectory(prefix="edgec-") as name:
+        _folder = Path(name) / "builds"
+        _folder.mkdir()
+        try:
+            yield Path(name)
+        finally:
+            _folder = before
 
 
 def once(key: str, make: Callable[[Path], None]) -> Path:

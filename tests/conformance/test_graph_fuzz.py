@@ -12,6 +12,7 @@ import pytest
 from edgec.ir import KernelCall, Op, parse, print_graph
 from edgec.ops.arithmetic import Maximum
 from edgec.ops.binary import Binary
+from tests import builds
 from tests.fuzzing.graphs import random_graph, samples
 from tests.fuzzing.ways import PLAIN, Manner
 from tests.harness import has
@@ -108,3 +109,12 @@ def test_a_fault_is_found_shrunk_and_kept(monkeypatch: pytest.MonkeyPatch, kept:
             assert re.search(r"c: .* is .*, not ", text)
             assert again(path, ["c"])
     assert not again(path, ["c"])
+
+
+@needs_core
+@pytest.mark.cc
+def test_what_others_build_stays() -> None:
+    """A fuzzer's own folder goes with what was built in it."""
+    there = builds.once("what others build", lambda folder: (folder / "a").touch())
+    list(fuzz(2, range(2), ["c"], CORE, Tally()))
+    assert builds.once("what others build", lambda folder: pytest.fail("it is built again")) == there

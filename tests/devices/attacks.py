@@ -17,7 +17,6 @@ import re
 import shutil
 import signal
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -215,10 +214,8 @@ def main() -> int:
     chosen = options.parse_args()
     found = [c for c in cases() if chosen.only in c.name]
     wrong = 0
-    with tempfile.TemporaryDirectory(prefix="edgec-attacks-") as name:
-        base = Path(name)
+    with builds.apart() as base:
         (base / "files").mkdir()
-        builds.use(base)
         files = Files.make(base / "files")
         for case, said, good in run(found, files, base, chosen.mutate):
             wrong += not good

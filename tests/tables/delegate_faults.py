@@ -17,7 +17,6 @@ import json
 import os
 import random
 import sys
-import tempfile
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -186,9 +185,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--no-times", action="store_true", help="for a busy machine")
     options = parser.parse_args(arguments)
     warnings.simplefilter("ignore", RuntimeWarning)  # that the Edge TPU stopped answering
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        builds.use(folder)
+    with builds.apart() as folder:
         os.environ["EDGEC_CACHE"] = str(folder / "cache")
         bundle = tiny_bundle(folder / "bundle")
         found = check(bundle, folder / "stick", options.cases, options.seed, options.frame, not options.no_times)

@@ -13,7 +13,6 @@ import os
 import random
 import signal
 import sys
-import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Sequence
@@ -164,9 +163,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.add_argument(f"--{name}", type=int, default=default)
     o = parser.parse_args(arguments)
     images, failed = Images(o.seed), False
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        builds.use(folder)
+    with builds.apart() as folder:
         os.environ["EDGEC_CACHE"] = str(folder / "cache")
         bundle = tiny_bundle(folder / "bundle")
         parts: dict[str, Callable[[], list[str]]] = {

@@ -19,7 +19,6 @@ import argparse
 import json
 import shutil
 import sys
-import tempfile
 import time
 import warnings
 from collections import Counter
@@ -88,8 +87,7 @@ def fuzz(seed: int, numbers: Sequence[int], ways: Sequence[str], core: str, tall
     for at in range(0, len(numbers), _BATCH):
         some = numbers[at : at + _BATCH]
         trials = [trial_of(random_graph(seed, n), n, manner_of(seed, n, core)) for n in some]
-        with tempfile.TemporaryDirectory() as folder:
-            builds.use(Path(folder))
+        with builds.apart():
             for n, trial, wrong in zip(some, trials, problems(trials, ways), strict=True):
                 tally.add(trial)
                 if wrong:
@@ -117,8 +115,7 @@ def again(path: Path, ways: Sequence[str]) -> list[str]:
     graph, manner = parse(path.read_text()), Manner(**json.loads(path.with_suffix(".json").read_text()))
     with np.load(path.with_suffix(".npz")) as file:
         inputs = {v.name: file[f"in{i}"] for i, v in enumerate(graph.inputs)}
-    with tempfile.TemporaryDirectory() as folder:
-        builds.use(Path(folder))
+    with builds.apart():
         return problems([Trial(graph, inputs, manner)], ways)[0]
 
 

@@ -13,7 +13,6 @@ import argparse
 import json
 import os
 import sys
-import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -45,8 +44,7 @@ def jobs(cores: Sequence[str], cases: int, batch: int) -> Iterator[Job]:
 def tried(job: Job, seed: int) -> list[Verdict]:
     """The cases of one program. Each core has a stream of its own."""
     name, first, count = job
-    with tempfile.TemporaryDirectory() as folder:
-        builds.use(Path(folder))
+    with builds.apart():
         return list(verdicts(name, first, count, seed_of(name, seed)))
 
 

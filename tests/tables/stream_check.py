@@ -16,7 +16,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -226,9 +225,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parts, times = options.only.split(","), not options.no_times
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}", flush=True)
     found: dict[str, list[Row]] = {}
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        builds.use(folder)
+    with builds.apart() as folder:
         os.environ["EDGEC_CACHE"] = str(folder / "cache")
         bundle = tiny_bundle(folder / "bundle")
         if "overlap" in parts:
