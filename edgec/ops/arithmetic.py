@@ -19,7 +19,7 @@ from edgec.ir import (
     Versions,
     edgetpu_rule,
 )
-from edgec.ops.binary import Binary, Division, headroom_factors, is_in_headroom, scaled_struct
+from edgec.ops.binary import Binary, Division, fits_litert, scaled_struct
 from edgec.ops.cast import Cast
 from edgec.ops.common import real_types
 from edgec.ops.fixed_point import multiply_by_quantized_multiplier, quantize_multiplier
@@ -81,7 +81,9 @@ class SquaredDifference(Binary):
     fn = staticmethod(lambda a, b: np.square(a - b))
 
     def _scales(self, a: TensorType, b: TensorType, y: TensorType) -> list[tuple[int, int]]:
-        return [quantize_multiplier(r) for r in headroom_factors((a, b, y), _LEFT_SHIFT, 2)]
+        twice = 2.0 * max(a.scale, b.scale)
+        real = (a.scale / twice, b.scale / twice, twice * twice / ((1 << (2 * _LEFT_SHIFT)) * y.scale))
+        return [quantize_multiplier(r) for r in real]
 
     def ref_s8(self, a: Array, b: Array, at: TensorType, bt: TensorType, yt: TensorType) -> Array:
         """tensorflow/lite/kernels/squared_difference.cc."""
@@ -98,7 +100,7 @@ class SquaredDifference(Binary):
 
     def to_tflite(self, op: Op) -> TfliteCode | None:
         """A result's scale that leaves none of the headroom has no form."""
-        return super().to_tflite(op) if is_in_headroom(op, _LEFT_SHIFT, 2) else None
+        return super().to_tflite(op) if fits_litert(op, self._scales) else None
 
 
 def _power(a: Array, b: Array) -> Array:

@@ -248,7 +248,9 @@ class Additive(Rounded):
     edgetpu: ClassVar[bool] = True
 
     def _scales(self, a: TensorType, b: TensorType, y: TensorType) -> list[tuple[int, int]]:
-        return [quantize_multiplier(r) for r in headroom_factors((a, b, y), _LEFT_SHIFT)]
+        twice = 2.0 * max(a.scale, b.scale)
+        real = (a.scale / twice, b.scale / twice, twice / ((1 << _LEFT_SHIFT) * y.scale))
+        return [quantize_multiplier(r) for r in real]
 
     def ref_s8(self, a: Array, b: Array, at: TensorType, bt: TensorType, yt: TensorType) -> Array:
         """tensorflow/lite/kernels/internal/reference/{add,sub}.h; even: see `Linear`."""
@@ -274,7 +276,7 @@ class Additive(Rounded):
 
     def to_tflite(self, op: Op) -> TfliteCode | None:
         """A result's scale that leaves none of the headroom has no form."""
-        return super().to_tflite(op) if is_in_headroom(op, _LEFT_SHIFT) else None
+        return super().to_tflite(op) if fits_litert(op, self._scales) else None
 
 
 @dataclass(frozen=True)
@@ -302,18 +304,10 @@ class Linear:
         return np.asarray((self.a * (u + self.shift).astype(np.float64) + inner).astype(np.float32))
 
 
-def headroom_factors(types: Sequence[TensorType], bits: int, power: int = 1) -> tuple[float, float, float]:
-    """Of a, of b and of the result, where both get `bits` of headroom and twice the larger scale, and the result is a
-    product of `power` such numbers."""
-    a, b, y = types
-    twice = 2.0 * max(a.scale, b.scale)
-    return a.scale / twice, b.scale / twice, prod([twice] * power) / ((1 << (bits * power)) * y.scale)
-
-
-def is_in_headroom(op: Op, bits: int, power: int = 1) -> bool:
-    """Whether the result's factor is below one: LiteRT ends its process where it is not, or wraps differences."""
-    y = op.output.type
-    return not y.is_quantized or headroom_factors([v.type for v in (*op.inputs, op.output)], bits, power)[2] < 1
+def fits_litert(op: Op, scales: Callable[..., list[tuple[int, int]]]) -> bool:
+    """Whether the last multiplier is below one: where it is not, LiteRT ends its process or wraps differences."""
+    types = [v.type for v in (*op.inputs, op.output)]
+    return not op.output.type.is_quantized or scales(*types)[-1][1] <= 0
 
 
 def scaled_struct(scales: Sequence[tuple[int, int]], types: Sequence[TensorType], clamp: tuple[int, int]) -> Struct:

@@ -27,8 +27,8 @@ class Det(OpDef):
         return (TensorType(x[0].shape[:-2]),)
 
     def ref(self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]) -> list[Array]:
-        """In double; zero has no sign."""
-        return [np.asarray(np.linalg.det(x[0].astype(np.float64)) + 0.0, np.float32)]
+        """In double."""
+        return [np.asarray(np.linalg.det(x[0].astype(np.float64)), np.float32)]
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:

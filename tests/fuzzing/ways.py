@@ -160,9 +160,10 @@ def _run(graph: Graph, inputs: Mapping[str, Array], change: Callable[[Array], Ar
 
 
 def _off(a: Array, rng: np.random.Generator) -> Array:
-    """Every element a little off; what is not a number becomes any, since kernels may take it for one."""
+    """Every element a little off, zeros to both sides; what is not a number becomes any, since kernels may take it for
+    one."""
     finite = np.abs(a[np.isfinite(a)])
-    scale = min(float(finite.max(initial=0.0)), 1e30)
+    scale = min(float(finite.max(initial=1e-30)), 1e30)
     noise = rng.uniform(-_NUDGE, _NUDGE, (2, *a.shape))
     near = a * (1 + noise[0]) + scale * 0.1 * noise[1]
     return np.where(np.isnan(a), rng.normal(0, 4, a.shape), near).astype(a.dtype)

@@ -25,7 +25,7 @@ EK_KERNEL void ek_det_f32(const float *x, float *y, double *a, int count, int n)
                 for (int k = c; k < n; k++) a[r * n + k] -= f * a[c * n + k];
             }
         }
-        y[m] = (float)(det + 0.0); /* not -0 */
+        y[m] = (float)det;
     }
 }
 
