@@ -179,6 +179,7 @@ class Work:
         else:
             for scratch in self._scratches:
                 scratch.stop()
+            self._stages.clear()  # which hold this, and with it the weights
         while self._free:
             self._free.pop().let_go()
 

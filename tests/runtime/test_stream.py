@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 import warnings
+import weakref
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -267,6 +268,18 @@ def test_a_consumer_that_stops_early(bundle_path: Path, live: bool, how: str) ->
     if shots is not None:
         assert list(shots) == []
     s.close()
+
+
+def test_a_closed_stream_lets_go_of_the_model(bundle_path: Path) -> None:
+    gc.disable()
+    try:
+        with Session(bundle_path, tpu="c") as s, s.stream(tiny_model.image(i) for i in range(3)) as shots:
+            program = weakref.ref(s._program)
+            assert len(list(shots)) == 3
+        del shots
+        assert program() is None, "before any collection"
+    finally:
+        gc.enable()
 
 
 def test_a_source_that_hangs_does_not_hold_up_closing(s: Session, monkeypatch: pytest.MonkeyPatch) -> None:
