@@ -39,9 +39,10 @@ def block_count_plugin() -> Path:
         # A folder of its own: other threads and processes may be building it too.
         with tempfile.TemporaryDirectory(dir=path.parent) as aside:
             built = Path(aside, path.name)
-            done = subprocess.run(
-                [*compiler, *FLAGS, str(SOURCE), "-o", str(built)], env=env, capture_output=True, text=True
-            )
+            done = subprocess.run(  # in a folder that is ours: Python looks for modules where it is started
+                [*compiler, *FLAGS, str(SOURCE.absolute()), "-o", str(built)],
+                cwd=aside, env=env, capture_output=True, text=True,
+            )  # fmt: skip
             if done.returncode == 0:
                 built.replace(path)
                 return path

@@ -78,25 +78,30 @@ class Compiler:
 
     def compile(self, source: Path, include: Sequence[Path], output: Path, extra: Sequence[str] = ()) -> None:
         """One .c file to an object file. Generated C that does not compile is our bug."""
-        includes = [f"-I{p}" for p in include]
-        self._run([*self.objects, *FLAGS, *extra, *includes, "-c", str(source)], source.name, output)
+        includes = [f"-I{p.absolute()}" for p in include]
+        self._run([*self.objects, *FLAGS, *extra, *includes, "-c"], [source], output, source.name)
 
     def link_library(self, objects: Sequence[Path], output: Path, extra: Sequence[str] = ()) -> None:
         """A shared library that needs the C library alone."""
         name = f"-Wl,-soname,{output.name}"
-        self._run([*self.library, "-shared", name, *map(str, objects), "-lm", "-s", *extra], output.name, output)
+        self._run([*self.library, "-shared", name], objects, output, output.name, ["-lm", "-s", *extra])
 
     def link_program(self, objects: Sequence[Path], output: Path, extra: Sequence[str] = ()) -> None:
         """An executable (static where the target says so)."""
-        self._run([*self.program, *map(str, objects), "-lm", "-s", *extra], output.name, output)
+        self._run(self.program, objects, output, output.name, ["-lm", "-s", *extra])
 
-    def _run(self, args: Sequence[str], what: str, output: Path) -> None:
-        # zig's own libraries, which are built once, go to the global folder; what is ours, beside the output
-        local = output.parent / ".zig-cache"
-        env = {"ZIG_GLOBAL_CACHE_DIR": str(cache_dir("zig")), "ZIG_LOCAL_CACHE_DIR": str(local), **os.environ}
-        command = [*self.command, *args, "-o", str(output)]
+    def _run(
+        self, args: Sequence[str], files: Sequence[Path], output: Path, what: str, libraries: Sequence[str] = ()
+    ) -> None:
+        # zig's own libraries, which are built once, go to the global folder; what is ours, beside the output. It runs
+        # in a folder that is ours, always the same: Python looks for modules where it is started, and zig builds its
+        # libraries anew where its path from there is another.
+        libs, local = cache_dir("zig"), output.parent.absolute() / ".zig-cache"
+        env = {"ZIG_GLOBAL_CACHE_DIR": str(libs), "ZIG_LOCAL_CACHE_DIR": str(local), **os.environ}
+        paths = [str(f.absolute()) for f in files]
+        command = [*self.command, *args, *paths, *libraries, "-o", str(output.absolute())]
         try:
-            done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=1800)
+            done = subprocess.run(command, cwd=libs, env=env, capture_output=True, text=True, timeout=1800)
         except OSError as e:
             raise ToolError(f"cannot run the C compiler {self.command[0]}: {e}", hint="pip install ziglang") from e
         if done.returncode:

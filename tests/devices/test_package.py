@@ -362,7 +362,12 @@ def test_the_playbook(machine: Machine, tmp_path: Path) -> None:
     (tmp_path / "hosts.ini").write_text(f"{machine.alias}\n")
     settings = {"package": str(path), "use_apt": False, "command": "sleep 1000"}
     command = [str(ANSIBLE), "-i", "hosts.ini", str(PLAYBOOK), "-e", json.dumps(settings)]
-    env = {**os.environ, "ANSIBLE_SSH_ARGS": f"-F {machine.ssh_config}", "ANSIBLE_HOME": str(tmp_path / "ansible")}
+    env = {
+        **os.environ,
+        "ANSIBLE_CONFIG": str(PLAYBOOK.with_name("ansible.cfg")),
+        "ANSIBLE_SSH_ARGS": f"-F {machine.ssh_config} -o ControlMaster=auto -o ControlPersist=60s",
+        "ANSIBLE_HOME": str(tmp_path / "ansible"),
+    }
     said = []
     for _ in range(2):
         done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=600)
