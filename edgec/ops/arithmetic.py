@@ -24,7 +24,7 @@ from edgec.ops.cast import Cast
 from edgec.ops.common import real_types
 from edgec.ops.fixed_point import multiply_by_quantized_multiplier, quantize_multiplier
 
-_LEFT_SHIFT = 7  # headroom that TFLite's squared difference gives both inputs
+SQUARE_HEADROOM = 7  # bits that TFLite's squared difference gives both inputs
 
 
 @dataclass(frozen=True)
@@ -82,14 +82,14 @@ class SquaredDifference(Binary):
 
     def _scales(self, a: TensorType, b: TensorType, y: TensorType) -> list[tuple[int, int]]:
         twice = 2.0 * max(a.scale, b.scale)
-        real = (a.scale / twice, b.scale / twice, twice * twice / ((1 << (2 * _LEFT_SHIFT)) * y.scale))
+        real = (a.scale / twice, b.scale / twice, twice * twice / ((1 << (2 * SQUARE_HEADROOM)) * y.scale))
         return [quantize_multiplier(r) for r in real]
 
     def ref_s8(self, a: Array, b: Array, at: TensorType, bt: TensorType, yt: TensorType) -> Array:
         """tensorflow/lite/kernels/squared_difference.cc."""
         ka, kb, ky = self._scales(at, bt, yt)
-        left = multiply_by_quantized_multiplier((a - at.zero_point) << _LEFT_SHIFT, *ka)
-        right = multiply_by_quantized_multiplier((b - bt.zero_point) << _LEFT_SHIFT, *kb)
+        left = multiply_by_quantized_multiplier((a - at.zero_point) << SQUARE_HEADROOM, *ka)
+        right = multiply_by_quantized_multiplier((b - bt.zero_point) << SQUARE_HEADROOM, *kb)
         squared = np.square(left - right)
         result: Array = multiply_by_quantized_multiplier(squared, *ky) + np.int32(yt.zero_point)
         return result

@@ -38,7 +38,7 @@ from edgec.ops.fixed_point import (
 )
 from edgec.ops.limits import ONE_ROW_MAPPED, one_row, within
 
-_LEFT_SHIFT = 20  # headroom that TFLite's int8 add and sub give both inputs before they are brought to one scale
+HEADROOM = 20  # bits that TFLite's int8 add and sub give both inputs before they are brought to one scale
 
 
 @dataclass(frozen=True)
@@ -249,7 +249,7 @@ class Additive(Rounded):
 
     def _scales(self, a: TensorType, b: TensorType, y: TensorType) -> list[tuple[int, int]]:
         twice = 2.0 * max(a.scale, b.scale)
-        real = (a.scale / twice, b.scale / twice, twice / ((1 << _LEFT_SHIFT) * y.scale))
+        real = (a.scale / twice, b.scale / twice, twice / ((1 << HEADROOM) * y.scale))
         return [quantize_multiplier(r) for r in real]
 
     def ref_s8(self, a: Array, b: Array, at: TensorType, bt: TensorType, yt: TensorType) -> Array:
@@ -258,8 +258,8 @@ class Additive(Rounded):
             form = self._linear(at, bt, yt)
             return np.asarray(np.rint(form.of(a, b)).astype(np.int64) - form.shift)
         ka, kb, ky = self._scales(at, bt, yt)
-        left = multiply_by_quantized_multiplier((a - at.zero_point) << _LEFT_SHIFT, *ka)
-        right = multiply_by_quantized_multiplier((b - bt.zero_point) << _LEFT_SHIFT, *kb)
+        left = multiply_by_quantized_multiplier((a - at.zero_point) << HEADROOM, *ka)
+        right = multiply_by_quantized_multiplier((b - bt.zero_point) << HEADROOM, *kb)
         total = np.asarray(type(self).fn(left, right))
         result: Array = multiply_by_quantized_multiplier(total, *ky) + np.int32(yt.zero_point)
         return result

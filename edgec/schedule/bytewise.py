@@ -11,13 +11,14 @@ from functools import lru_cache
 import numpy as np
 
 from edgec.ir import Array, KernelCall, Struct
-from edgec.ops.binary import Linear
+from edgec.ops.arithmetic import SQUARE_HEADROOM
+from edgec.ops.binary import HEADROOM, Linear
 from edgec.ops.fixed_point import multiply_by_quantized_multiplier as multiply
 
 BYTES = np.arange(-128, 128, dtype=np.int64)
 """Every byte, in the order of the entries of a table."""
 
-_HEADROOM = {"add": 20, "sub": 20, "squared_difference": 7}
+_HEADROOM = {"add": HEADROOM, "sub": HEADROOM, "squared_difference": SQUARE_HEADROOM}
 _FRACTION = 27
 _TRIES = 50
 
@@ -149,7 +150,7 @@ def no_overflow(call: KernelCall) -> bool:
 def _real_sum(q: Struct, sign: int) -> ScaledSum | None:
     """The factors of the reals, rounded."""
     a, b, y = (m * 2.0 ** (s - 31) for m, s in (_scale(q, k) for k in "aby"))
-    a, b = (round(f * y * 2.0 ** (_HEADROOM["add"] + _FRACTION)) for f in (a, sign * b))
+    a, b = (round(f * y * 2.0 ** (HEADROOM + _FRACTION)) for f in (a, sign * b))
     if max(abs(a), abs(b)) >= 1 << 30:
         return None
     zero = (2 * q.number("y_zero") + 1 << _FRACTION - 1) - q.number("a_zero") * a - q.number("b_zero") * b
