@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
-from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, as_completed
+import os
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Sequence
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -21,6 +23,23 @@ class Shared(Generic[A]):
     """What many calls are given, and is large: an executor of other machines sends it to each of them once."""
 
     value: A
+
+
+def cores() -> int:
+    """Of this machine, that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def in_order(work: Callable[[A], B], items: Iterable[A], threads: int) -> Generator[B, None, None]:
+    """What `work` makes of each item, in their order: by threads, which begin few more than were taken."""
+    with ThreadPoolExecutor(threads) as pool:
+        waiting = deque[Future[B]]()
+        for item in items:
+            waiting.append(pool.submit(work, item))
+            if len(waiting) > threads:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
 
 
 def each_done(

@@ -13,6 +13,7 @@ from functools import partial
 import numpy as np
 
 from edgec.errors import InputError
+from edgec.executors import cores, in_order
 from edgec.ir import Array, Graph, Op, Run, Value, interp
 
 
@@ -87,9 +88,10 @@ def is_finite(outputs: Mapping[str, Array]) -> bool:
 
 def check_calibration(graph: Graph, samples: Sequence[Mapping[str, Array]], run: Run, names: Sequence[str]) -> None:
     """Raises InputError for a sample on which the outputs of a float graph are not finite. run: the graph's C."""
-    for sample, name in zip(samples, names, strict=True):
-        if not is_finite(run(sample, None)):
-            where = first(graph, sample) or "none of them alone"
+    every = in_order(lambda s: is_finite(run(s, None)), samples, cores())
+    for i, (good, name) in enumerate(zip(every, names, strict=True)):
+        if not good:
+            where = first(graph, samples[i]) or "none of them alone"
             what = f"no int8 form can be made: on {name} the float model's outputs are not finite; first {where}"
             hint = "leave such samples out of --calibrate, or mend the model"
             raise InputError(what, at=graph.name, hint=hint)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from pathlib import Path
@@ -12,6 +11,7 @@ from edgec_devices.device import TIMEOUT_S
 from edgec_runtime.cache import cache_dir
 
 from edgec.drive.workers import Workers
+from edgec.executors import cores
 from edgec.ir import Graph
 from edgec.quantize.hands import Hands
 from edgec.quantize.recipe import Recipe
@@ -42,8 +42,7 @@ def hands(recipe: Recipe, graph: Graph, workers: str | None, executor: Executor 
 def _threads(graph: Graph) -> int:
     weights = sum(v.type.nbytes for v in graph.constants())
     room = _available() // (_A_WORKER + _TIMES_THE_MODEL * weights)
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(cores, room))
+    return max(1, min(cores(), room))
 
 
 def _available() -> int:

@@ -15,6 +15,7 @@ from edgec_partitioner.partition import Partition, Wishes
 from edgec_partitioner.rounding import as_tflite
 from edgec_runtime import Preprocess
 from edgec_runtime.manifest import MAX_THREADS
+from threadpoolctl import threadpool_limits
 
 from edgec.comparing.factors import channel_factors
 from edgec.drive import finite, quantized_file
@@ -340,7 +341,8 @@ def _calibrated(graph: Graph, plain: Graph | None, data: Data, way: _Way) -> tup
             here = tuple(least_ms(both, held[0]))
         plain, graph = plain or graph, pruned.graph
     _check_finite(graph, data.calibrate, HostRunners(compiler, say))
-    with hands(way.recipe, graph, way.options.workers, way.executor) as who:
+    # samples run side by side already: threads of a matrix product would only wait for cores, and busily
+    with threadpool_limits(1, "blas"), hands(way.recipe, graph, way.options.workers, way.executor) as who:
         # not by what there is to verify with: the scales must not hang on that
         found = search(
             way.recipe, graph, data.calibrate, HostRunners(compiler, say), say, who, way.options.limits, way.price

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -17,6 +16,7 @@ from edgec_runtime.arrays import read_arrays
 from edgec_runtime.photo import PHOTO_SUFFIXES
 
 from edgec.errors import InputError
+from edgec.executors import in_order
 from edgec.ir import Array, TensorType, Value
 from edgec.quantize.preprocess import photo_input
 
@@ -58,14 +58,7 @@ def ahead(samples: Sequence[Sample]) -> Iterator[Sample]:
     if not isinstance(samples, (Photos, Kept)):
         yield from samples
         return
-    with ThreadPoolExecutor(_READERS) as pool:
-        waiting = deque[Future[Sample]]()
-        for i in range(len(samples)):
-            waiting.append(pool.submit(samples.__getitem__, i))
-            if len(waiting) > _READERS:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
+    yield from in_order(samples.__getitem__, range(len(samples)), _READERS)
 
 
 class Kept(Sequence[Sample]):

@@ -11,7 +11,7 @@ from itertools import chain, zip_longest
 
 from edgec.executors import Shared, each_done
 from edgec.quantize.steps import Step
-from edgec.quantize.trials import Memory, Score, Setting, Trial, forget, judged
+from edgec.quantize.trials import Memory, Score, Setting, Trial, judged
 
 
 @dataclass(frozen=True)
@@ -28,15 +28,12 @@ class Hands:
         found = self._remembered(trials, setting)
         left = [t for t in trials if t not in found]
         setting.say(f"try {len(found) + 1}/{len(trials)}" if left else "")
-        try:
-            with closing(self._done(left, setting)) as done:
-                for trial, score in done:
-                    found[trial] = score
-                    if self.memory is not None:
-                        self.memory.put(trial.key(setting), json.dumps(score.to_json()).encode())
-                    setting.say(f"try {min(len(found) + 1, len(trials))}/{len(trials)}")
-        finally:
-            forget(setting)
+        with closing(self._done(left, setting)) as done:
+            for trial, score in done:
+                found[trial] = score
+                if self.memory is not None:
+                    self.memory.put(trial.key(setting), json.dumps(score.to_json()).encode())
+                setting.say(f"try {min(len(found) + 1, len(trials))}/{len(trials)}")
         return [found[t] for t in trials]
 
     def _remembered(self, trials: Sequence[Trial], setting: Setting) -> dict[Trial, Score]:

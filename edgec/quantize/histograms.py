@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from edgec.ir import Array, Value
+from edgec.ir import Array, Observe, Value
 from edgec.quantize.observers import Range, finite
 from edgec.quantize.params import activation_quant
 from edgec.quantize.work import Work
@@ -26,11 +26,16 @@ class Histogram:
 
     def add(self, array: Array) -> None:
         """The finite elements."""
+        self.counts += self.counted(array)
+
+    def counted(self, array: Array) -> Array:
+        """[BINS]: how many finite elements each bin has."""
         low, high = self.range
         x = finite(array).reshape(-1)
-        if high > low:
-            at = ((x - np.float32(low)) * np.float32(BINS / (high - low))).astype(np.int32)
-            self.counts += np.bincount(at.clip(0, BINS - 1), minlength=BINS)
+        if not high > low:
+            return np.zeros(BINS, np.int64)
+        at = ((x - np.float32(low)) * np.float32(BINS / (high - low))).astype(np.int32)
+        return np.bincount(at.clip(0, BINS - 1), minlength=BINS)
 
     @property
     def centres(self) -> Array:
@@ -45,11 +50,18 @@ def histograms(work: Work) -> dict[Value, Histogram]:
     def find() -> dict[Value, Histogram]:
         found = {v: Histogram(r) for v, r in work.extremes().items()}
 
-        def observe(v: Value, array: Array) -> None:
-            if v in found:
-                found[v].add(array)
+        def of_sample(i: int) -> tuple[dict[Value, Array], Observe]:
+            counts = dict[Value, Array]()
 
-        work.watch(lambda i: observe, "count")
+            def observe(v: Value, array: Array) -> None:
+                if v in found:
+                    counts[v] = found[v].counted(array)
+
+            return counts, observe
+
+        for counts in work.watch(of_sample, "count"):
+            for v, n in counts.items():
+                found[v].counts += n
         return found
 
     return work.keep("histograms", find)

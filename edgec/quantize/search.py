@@ -20,7 +20,7 @@ from edgec.quantize.plan import Bought, Plan, Pricer, leaving, within
 from edgec.quantize.recipe import Candidate, Recipe
 from edgec.quantize.spending import spend
 from edgec.quantize.survey import Suited
-from edgec.quantize.trials import Score, Setting, Trial, errors, fingerprint
+from edgec.quantize.trials import Score, Setting, Trial, errors, fingerprint, going_on
 from edgec.quantize.units import Unit
 from edgec.quantize.work import InterpRunners, Runners, Work
 from edgec.steps import Progress
@@ -126,14 +126,15 @@ def search(
     suited = survey.suited([label(samples, i) for i in range(len(samples))])
     if (len(recipe.candidates) > 1 or spends is not None) and len(samples) >= LEAST:
         key = fingerprint(graph, samples) if hands.memory is not None else token_hex()
-        judges = _Judges(hands, recipe, Setting(key, graph, samples, runners, first, recipe.seed, passes, say))
-        suited, used = judges.without_strangers(suited, len(samples))
-        judged = judges.judged(used)
-        best = recipe.candidates[choice(judged.tried, recipe.within_errors)]
-        if suited.left_out:
-            line = Line(line.work.on(samples.some(used)))
-        if spends is not None and judged.db(best) < recipe.enough_db:
-            plan = judges.spent(judged, best, line.of(best), spends)
+        with going_on(Setting(key, graph, samples, runners, first, recipe.seed, passes, say)) as setting:
+            judges = _Judges(hands, recipe, setting)
+            suited, used = judges.without_strangers(suited, len(samples))
+            judged = judges.judged(used)
+            best = recipe.candidates[choice(judged.tried, recipe.within_errors)]
+            if suited.left_out:
+                line = Line(line.work.on(samples.some(used)))
+            if spends is not None and judged.db(best) < recipe.enough_db:
+                plan = judges.spent(judged, best, line.of(best), spends)
     if limits:
         plan = within(limits, best, [*parts(line.work)], price)
     if plan is not None:

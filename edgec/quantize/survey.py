@@ -100,6 +100,14 @@ class _Sums:
 
 
 @dataclass
+class _Sample:
+    """The ranges of its values, and its inputs."""
+
+    ranges: Mapping[Value, Range]
+    inputs: dict[Value, Array] = field(default_factory=dict)
+
+
+@dataclass
 class Survey:
     """Of a float graph: the ranges of its values on each sample, the samples' contrast, and how they differ."""
 
@@ -108,23 +116,29 @@ class Survey:
     contrast: list[float] = field(default_factory=list)
     _inputs: dict[Value, _Sums] = field(default_factory=dict, repr=False)
 
-    def next(self) -> Observe:
-        """The observer of the next sample."""
+    def sample(self) -> tuple[_Sample, Observe]:
+        """A sample, and the observer that fills it in."""
         seen, inputs = Seen(), {v for v in self.graph.inputs if v.type.dtype == "float32"}
-        self.each.append(seen.ranges)
-        self.contrast.append(0.0)
+        found = _Sample(seen.ranges)
 
         def observe(v: Value, array: Array) -> None:
             seen.observe(v, array)
             if v in inputs:
-                x = np.where(np.isfinite(array), array, 0).astype(np.float64)
-                sums = self._inputs.setdefault(v, _Sums(np.zeros(x.shape)))
-                sums.total += x
-                sums.squares += float((x * x).sum())
-                sums.within += x.size * float(x.var())
-                self.contrast[-1] += float(x.std())
+                found.inputs[v] = array
 
-        return observe
+        return found, observe
+
+    def add(self, found: _Sample) -> None:
+        """The next sample."""
+        self.each.append(found.ranges)
+        self.contrast.append(0.0)
+        for v, array in found.inputs.items():
+            x = np.where(np.isfinite(array), array, 0).astype(np.float64)
+            sums = self._inputs.setdefault(v, _Sums(np.zeros(x.shape)))
+            sums.total += x
+            sums.squares += float((x * x).sum())
+            sums.within += x.size * float(x.var())
+            self.contrast[-1] += float(x.std())
 
     def ranges(self) -> dict[Value, Range]:
         """Over all samples."""

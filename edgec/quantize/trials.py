@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -15,8 +16,8 @@ from typing import Any, Protocol
 import edgec_runtime
 import numpy as np
 
-from edgec.executors import Shared
-from edgec.ir import Array, Graph, print_graph
+from edgec.executors import Shared, cores, in_order
+from edgec.ir import Array, Graph, Run, print_graph
 from edgec.quantize.accuracy import Tally, tally
 from edgec.quantize.calibration import KEPT_BYTES, Sample, chosen
 from edgec.quantize.line import Line
@@ -179,12 +180,15 @@ def judged(trial: Trial, shared: Shared[Setting]) -> Score:
     base = line.after(setting.first.rewrites)
     back = chosen(setting.samples, trial.back)
     most = KEPT_BYTES // (len(back) * sum(4 * v.type.size for v in base.graph.outputs)) - 1
-    want = base.keep(("outputs", trial.back), lambda: [[base.run()(v, None) for v in views(s, most)] for s in back])
+    want = base.keep(("outputs", trial.back), lambda: [*_of_views(base.run(), back, most)])
     made = line.of(trial.candidate)
-    got = setting.runners.int8(made.int8().graph, made.passes * len(back) * len(want[0]))
-    return Score.of(
-        ((w, got(v, None)) for w, v in zip(of, views(s, most), strict=True)) for of, s in zip(want, back, strict=True)
-    )
+    run = setting.runners.int8(made.int8().graph, made.passes * len(back) * len(want[0]))
+    return Score.of(zip(w, g, strict=True) for w, g in zip(want, _of_views(run, back, most), strict=True))
+
+
+def _of_views(run: Run, samples: Sequence[Sample], most: int) -> Iterator[list[Mapping[str, Array]]]:
+    """The outputs of each sample, and of its other views."""
+    return in_order(lambda s: [run(v, None) for v in views(s, most)], samples, cores())
 
 
 _lines: dict[tuple[str, tuple[int, ...]], Line] = {}
@@ -202,11 +206,15 @@ def _line(setting: Setting, fit: tuple[int, ...]) -> Line:
         return found
 
 
-def forget(setting: Setting) -> None:
-    """What this process keeps for the trials of a setting is not wanted any more."""
-    with _lock:
-        for key in [key for key in _lines if key[0] == setting.key]:
-            del _lines[key]
+@contextmanager
+def going_on(setting: Setting) -> Iterator[Setting]:
+    """What this process keeps for the trials of a setting is wanted until the end."""
+    try:
+        yield setting
+    finally:
+        with _lock:
+            for key in [key for key in _lines if key[0] == setting.key]:
+                del _lines[key]
 
 
 def fingerprint(graph: Graph, samples: Sequence[Sample]) -> str:

@@ -8,8 +8,9 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from edgec.errors import InternalError
+from edgec.executors import cores, in_order
 from edgec.ir import Array, Graph, Observe, Op, Run, Value, interp
-from edgec.quantize.calibration import Sample, ahead
+from edgec.quantize.calibration import Sample
 from edgec.quantize.line import Once
 from edgec.quantize.observers import Range
 from edgec.quantize.rewrite import Int8, Rounded, rewrite
@@ -93,15 +94,22 @@ class Work:
         """Runs the float graph."""
         return self.keep("run", lambda: self.runners.floats(self.graph, self.passes * len(self.samples)))
 
-    def watch(self, observe: Callable[[int], Observe], what: str) -> None:
-        """Show every value of the float graph to the observer of each sample, by its number."""
-        run = self.run()
-        for i, sample in enumerate(self.told(what)):
-            run(sample, observe(i))
+    def watch(
+        self, of_sample: Callable[[int], tuple[T, Observe]], what: str, numbers: Sequence[int] | None = None
+    ) -> Iterator[T]:
+        """Show every value of the float graph to the observer of each sample, or of those of these numbers.
 
-    def told(self, what: str) -> Iterator[Sample]:
-        """The samples, telling which one is taken."""
-        return each(ahead(self.samples), len(self.samples), what, self.say)
+        Several samples run at once. What comes with an observer is given back when it has seen all, in the order of
+        the samples: to be added up, so that sums are the same on any number of cores.
+        """
+        run, chosen = self.run(), range(len(self.samples)) if numbers is None else numbers
+
+        def watched(i: int) -> T:
+            found, observe = of_sample(i)
+            run(self.samples[i], observe)
+            return found
+
+        return each(in_order(watched, chosen, cores()), len(chosen), what, self.say)
 
     def extremes(self) -> dict[Value, Range]:
         """The smallest and the largest finite element of every value."""
@@ -111,9 +119,9 @@ class Work:
         """What the samples are like, each by itself."""
 
         def find() -> Survey:
-            run, found = self.run(), Survey(self.graph)
-            for sample in self.told("calibrate"):
-                run(sample, found.next())
+            found = Survey(self.graph)
+            for seen in self.watch(lambda i: found.sample(), "calibrate"):
+                found.add(seen)
             return found
 
         return self.keep("survey", find)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
@@ -15,8 +16,8 @@ import pytest
 from edgec.drive.native import HostRunners, native_compiler
 from edgec.drive.workers import Workers
 from edgec.errors import InputError
-from edgec.executors import Shared
-from edgec.ir import Graph
+from edgec.executors import Shared, cores, in_order
+from edgec.ir import Graph, print_graph
 from edgec.quantize import trials
 from edgec.quantize.hands import Hands
 from edgec.quantize.line import Once
@@ -162,3 +163,34 @@ def test_workers(given: str | None, want: Workers) -> None:
 def test_no_workers(given: str) -> None:
     with pytest.raises(InputError, match="names no workers"):
         Workers.of(given)
+
+
+def test_any_number_of_cores_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, found = NETS["residual"](), list[str]()
+    for there in ({0}, {0, 1, 2, 3, 4}):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda pid, there=there: there)
+        assert cores() == len(there)
+        result = searched(graph, Hands())
+        found.append(print_graph(result.graph) + json.dumps(result.to_json()))
+    assert found[0] == found[1]
+
+
+def test_in_order_whichever_is_done_first() -> None:
+    begun, last = list[int](), threading.Event()
+
+    def work(i: int) -> int:
+        begun.append(i)
+        if i == 0:
+            assert last.wait(10)
+        elif i == 3:
+            last.set()
+        return -i
+
+    assert [*in_order(work, range(9), 4)] == [-i for i in range(9)]
+    begun.clear()
+    some = in_order(lambda i: begun.append(i), range(100), 2)
+    next(some)
+    some.close()
+    assert len(begun) <= 3, "no more than soon wanted"
+    with pytest.raises(ZeroDivisionError):
+        list(in_order(lambda i: 1 // (3 - i), range(9), 2))

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from edgec.ir import Array, Op, Quant, Value
+from edgec.ir import Array, Observe, Op, Quant, Value
 from edgec.ir.types import dequantize
-from edgec.quantize.calibration import ahead, chosen
+from edgec.quantize.calibration import chosen
 from edgec.quantize.lockstep import living, together
 from edgec.quantize.params import quantize_activation
 from edgec.quantize.products import Products, products, readers
 from edgec.quantize.rewrite import Int8, Rounded, renew
 from edgec.quantize.work import Work
-from edgec.steps import each
 
 _AT_ONCE_BYTES = 512 << 20
 """Of the values of the int8 model that are alive at once, of all samples that run through it."""
@@ -91,35 +90,50 @@ def _float_means(work: Work, numbers: Sequence[int]) -> Means:
     def find() -> Means:
         layers = products(work.graph.ops)
         by_value = readers(layers)
-        sums = {op: np.zeros((p.groups, p.depth)) for op, p in layers.items()}
 
-        def observe(v: Value, array: Array) -> None:
-            for op in by_value.get(v, ()):
-                sums[op] += layers[op].mean(array)
+        def of_sample(i: int) -> tuple[Means, Observe]:
+            means = Means()
 
-        some, run = chosen(work.samples, numbers), work.run()
-        for sample in each(ahead(some), len(some), "measure means", work.say):
-            run(sample, observe)
-        return {op: s / len(some) for op, s in sums.items()}
+            def observe(v: Value, array: Array) -> None:
+                for op in by_value.get(v, ()):
+                    means[op] = layers[op].mean(array)
+
+            return means, observe
+
+        return _mean_of(layers, work.watch(of_sample, "measure means", numbers))
 
     return work.keep(("means", tuple(numbers)), find)
 
 
 def _rounded_means(work: Work, layers: Mapping[Op, Products], int8: Int8) -> Means:
     """Of the float model's values, each rounded to int8."""
-    by_value, sums = readers(layers), {op: np.zeros((p.groups, p.depth)) for op, p in layers.items()}
+    by_value = readers(layers)
 
-    def observe(v: Value, array: Array) -> None:
-        known: dict[Quant, Array] = {}
-        for op in by_value.get(v, ()):
-            q = int8.twins[op].inputs[0].type.quant
-            assert q is not None
-            if q not in known:
-                known[q] = quantize_activation(array, q)
-            sums[op] += layers[op].mean(known[q], q.zero_point[0]) * q.scale[0]
+    def of_sample(i: int) -> tuple[Means, Observe]:
+        means = Means()
 
-    work.watch(lambda i: observe, "measure rounded means")
-    return {op: s / len(work.samples) for op, s in sums.items()}
+        def observe(v: Value, array: Array) -> None:
+            known: dict[Quant, Array] = {}
+            for op in by_value.get(v, ()):
+                q = int8.twins[op].inputs[0].type.quant
+                assert q is not None
+                if q not in known:
+                    known[q] = quantize_activation(array, q)
+                means[op] = layers[op].mean(known[q], q.zero_point[0]) * q.scale[0]
+
+        return means, observe
+
+    return _mean_of(layers, work.watch(of_sample, "measure rounded means"))
+
+
+def _mean_of(layers: Mapping[Op, Products], samples: Iterable[Means]) -> Means:
+    """Of all samples."""
+    sums, count = {op: np.zeros((p.groups, p.depth)) for op, p in layers.items()}, 0
+    for means in samples:
+        count += 1
+        for op, mean in means.items():
+            sums[op] += mean
+    return {op: s / count for op, s in sums.items()}
 
 
 def _mean(p: Products, x: Value, arrays: Sequence[Array]) -> Array:

@@ -85,22 +85,26 @@ class Choose:
         by_value = readers(parts)
         numbers = {op: i for i, op in enumerate(work.graph.ops)}
 
-        def of_sample(i: int) -> Observe:
+        def of_sample(i: int) -> tuple[dict[Op, tuple[Array, Array]], Observe]:
+            found = dict[Op, tuple[Array, Array]]()
+
             def observe(v: Value, array: Array) -> None:
                 for op in by_value.get(v, ()):
                     rng = np.random.default_rng((work.seed, i, numbers[op]))
                     if op in layers:
                         count = -(-self._count(layers[op]) // len(work.samples))
-                        parts[op].append(layers[op].weighed(array, count, rng))
+                        found[op] = layers[op].weighed(array, count, rng)
                     else:
                         every = array.reshape(-1, array.shape[-1])
                         count = min(len(every), -(-_ROWS // len(work.samples)))
                         some = every[rng.choice(len(every), count, replace=False)]
-                        parts[op].append((some, np.ones(count, np.float32)))
+                        found[op] = some, np.ones(count, np.float32)
 
-            return observe
+            return found, observe
 
-        work.watch(of_sample, "sample windows")
+        for found in work.watch(of_sample, "sample windows"):
+            for op, drawn in found.items():
+                parts[op].append(drawn)
         # each freed when it is joined: no second copy of all
         return {op: Drawn.of(some) for op in [*parts] if (some := parts.pop(op))}
 

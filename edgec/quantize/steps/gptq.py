@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from threading import Lock
 from typing import ClassVar
 
 import numpy as np
@@ -60,7 +61,9 @@ class Gptq:
         counts = dict.fromkeys(batch, 0)
         numbers = {op: i for i, op in enumerate(work.graph.ops)}
 
-        def of_sample(i: int) -> Observe:
+        locks = {op: Lock() for op in batch}
+
+        def of_sample(i: int) -> tuple[None, Observe]:
             def observe(v: Value, array: Array) -> None:
                 for op in by_value.get(v, ()):
                     p, q = batch[op], quants[op]
@@ -71,13 +74,17 @@ class Gptq:
                     ints = quantize_activation(some, q).astype(np.float32) - np.float32(q.zero_point[0])
                     for start in range(0, len(ints), _EXACT):
                         part = ints[start : start + _EXACT].transpose(1, 2, 0)
-                        seconds[op] += part @ part.transpose(0, 2, 1)
-                        firsts[op] += part.sum(2)
-                    counts[op] += len(ints)
+                        second, first = part @ part.transpose(0, 2, 1), part.sum(2)
+                        with locks[op]:  # sums are exact: any order will do
+                            seconds[op] += second
+                            firsts[op] += first
+                    with locks[op]:
+                        counts[op] += len(ints)
 
-            return observe
+            return None, observe
 
-        work.watch(of_sample, "sample windows")
+        for _ in work.watch(of_sample, "sample windows"):
+            pass
         if self.centred:
             for op in batch:
                 seconds[op] -= firsts[op][:, :, None] * firsts[op][:, None, :] / counts[op]
