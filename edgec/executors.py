@@ -7,6 +7,8 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
+from functools import cache
+from threading import Semaphore
 from typing import Generic, TypeVar
 
 from edgec.errors import EdgecError
@@ -30,12 +32,26 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+@cache
+def _room() -> Semaphore:
+    return Semaphore(cores())
+
+
 def in_order(work: Callable[[A], B], items: Iterable[A], threads: int) -> Generator[B, None, None]:
-    """What `work` makes of each item, in their order: by threads, which begin few more than were taken."""
+    """What `work` makes of each item, in their order: by threads, which begin few more than were taken.
+
+    However many callers there are, no more of their items are worked on at once than there are cores: each takes
+    memory. So `work` must not call this itself.
+    """
+
+    def one(item: A) -> B:
+        with _room():
+            return work(item)
+
     with ThreadPoolExecutor(threads) as pool:
         waiting = deque[Future[B]]()
         for item in items:
-            waiting.append(pool.submit(work, item))
+            waiting.append(pool.submit(one, item))
             if len(waiting) > threads:
                 yield waiting.popleft().result()
         while waiting:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from edgec import executors
 from edgec.drive.native import HostRunners, native_compiler
 from edgec.drive.workers import Workers
 from edgec.errors import InputError
@@ -175,6 +177,31 @@ def test_any_number_of_cores_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> 
     assert found[0] == found[1]
 
 
+@pytest.fixture
+def room(monkeypatch: pytest.MonkeyPatch) -> None:
+    four = threading.Semaphore(4)
+    monkeypatch.setattr(executors, "_room", lambda: four)
+
+
+@pytest.mark.usefixtures("room")
+def test_no_more_items_than_cores_however_many_ask() -> None:
+    now, most, lock = 0, 0, threading.Lock()
+
+    def work(i: int) -> None:
+        nonlocal now, most
+        with lock:
+            now += 1
+            most = max(most, now)
+        time.sleep(0.002)
+        with lock:
+            now -= 1
+
+    with ThreadPoolExecutor(5) as pool:
+        list(pool.map(lambda _: list(in_order(work, range(20), 4)), range(5)))
+    assert 1 < most <= 4
+
+
+@pytest.mark.usefixtures("room")
 def test_in_order_whichever_is_done_first() -> None:
     begun, last = list[int](), threading.Event()
 
