@@ -29,9 +29,10 @@ from edgec.ops.resize import ResizeBilinear, ResizeNearest
 from edgec.ops.shape import Reshape, Transpose
 from edgec.ops.slice import Slice, Split
 from edgec.ops.space_depth import DepthToSpace, SpaceToDepth
+from edgec.ops.transpose_conv import TransposeConv2D
 from edgec.ops.unary import Relu, Relu6
 
-_PRODUCTS = (Conv2D, DepthwiseConv2D, FullyConnected)
+_PRODUCTS = (Conv2D, DepthwiseConv2D, TransposeConv2D, FullyConnected)
 _MOVES = (Reshape, Transpose, Concat, Slice, Split, Gather, SpaceToDepth, DepthToSpace)
 _BY_CHANNEL = (MaxPool2D, AveragePool2D, ResizeBilinear, ResizeNearest, Pad, Mean)
 _BY_ELEMENT = (Relu, Relu6, LeakyRelu, PRelu)

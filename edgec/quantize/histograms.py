@@ -79,21 +79,21 @@ def percentile(h: Histogram, percent: float) -> Range:
     return (low + first * width, low + (last + 1) * width) if first <= last else h.range
 
 
-def noise(h: Histogram, r: Range) -> float:
-    """The mean square of what int8 in a range adds."""
+def noise(h: Histogram, r: Range, clipping: float = 1.0) -> float:
+    """The mean square of what int8 in a range adds; what is clipped counts `clipping` times."""
     q = activation_quant(r)
     steps = np.clip(np.rint(h.centres / q.scale[0]) + q.zero_point[0], -128, 127) - q.zero_point[0]
     inside = q.scale[0] ** 2 / 12  # the bins are finer than the steps, but not always by much
     error = np.where(
         (h.centres >= (-128 - q.zero_point[0]) * q.scale[0]) & (h.centres <= (127 - q.zero_point[0]) * q.scale[0]),
-        inside, (h.centres - steps * q.scale[0]) ** 2,
+        inside, clipping * (h.centres - steps * q.scale[0]) ** 2,
     )  # fmt: skip
     return float((h.counts * error).sum() / max(1, h.counts.sum()))
 
 
-def mse(h: Histogram) -> Range:
+def mse(h: Histogram, clipping: float = 1.0) -> Range:
     """The range of the least `noise`."""
-    return search(h, lambda r: noise(h, r))
+    return search(h, lambda r: noise(h, r, clipping))
 
 
 def search(h: Histogram, cost: Callable[[Range], float]) -> Range:

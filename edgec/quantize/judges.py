@@ -78,18 +78,21 @@ def judges(
     h: Histogram,
     windows: Mapping[Op, Drawn],
     same: Set[Op],
+    clipping: float = 1.0,
 ) -> Judges:
     """Of one value. users: of the graph. windows: some, by layer. same: ops that bring what they read and write to one
-    scale; what they write has judges of its own."""
+    scale; what they write has judges of its own. clipping: how many times what is clipped counts: its error, unlike
+    that of rounding, goes one way in all of a region, and no layer behind averages it out.
+    """
     used = users.get(v, [])
     layers = [op for op in used if op in windows and op.inputs[0] is v]
     seen, told = functions(v, users, graph.outputs)
     others = [op for op in used if op not in layers and op not in told and op not in same]
     return Judges(
-        [_product(Products(op), windows[op]) for op in layers if softmax(op) is None],
+        [_product(Products(op), windows[op], clipping) for op in layers if softmax(op) is None],
         [_rows(see, windows[op]) for op in layers if (see := softmax(op)) is not None],
-        [_function(f, h) for f in seen],
-        _own(h) if others or v in graph.outputs else None,
+        [_function(f, h, clipping) for f in seen],
+        _own(h, clipping) if others or v in graph.outputs else None,
     )
 
 
@@ -101,16 +104,29 @@ def _rounded(x: Array, r: Range) -> Array:
     return np.asarray(steps * scale)
 
 
-def _product(p: Products, drawn: Drawn) -> Judge:
+def _ends(r: Range) -> Range:
+    """Of what int8 tells."""
+    q = activation_quant(r)
+    low, high = ((end - q.zero_point[0]) * q.scale[0] for end in (-128, 127))
+    return low, high
+
+
+def _product(p: Products, drawn: Drawn, clipping: float) -> Judge:
     w = p.op.inputs[1].const
     assert w is not None
     matrix = p.matrix(w)
     power = drawn.total(apply(matrix, drawn.rows)) or 1.0
 
-    def judge(r: Range) -> float:
-        error = apply(matrix, _rounded(drawn.rows, r) - drawn.rows)
+    def worse(of_rows: Array) -> float:
+        error = apply(matrix, of_rows)
         # what is the same for all windows belongs to the bias
         return drawn.worse(error - np.average(error, 0, drawn.weights)) / power
+
+    def judge(r: Range) -> float:
+        error = worse(_rounded(drawn.rows, r) - drawn.rows)
+        if clipping == 1:
+            return error
+        return error + (clipping - 1) * worse(drawn.rows.clip(*map(np.float32, _ends(r))) - drawn.rows)
 
     return judge
 
@@ -121,24 +137,23 @@ def _rows(see: Function, drawn: Drawn) -> Judge:
     return lambda r: drawn.worse(see(_rounded(drawn.rows, r)) - want) / power
 
 
-def _function(see: Function, h: Histogram) -> Judge:
+def _function(see: Function, h: Histogram, clipping: float) -> Judge:
     centres = h.centres.astype(np.float32)
     want = see(centres).astype(np.float64)
     power = float((h.counts * want**2).sum()) or 1.0
 
     def judge(r: Range) -> float:
-        q = activation_quant(r)
-        low, high = ((end - q.zero_point[0]) * q.scale[0] for end in (-128, 127))
+        low, high = _ends(r)
         inside = (centres >= low) & (centres <= high)
         # within a step the error is even: a difference of d at its ends has a mean square of d²/12
-        half = np.float32(q.scale[0] / 2)
+        half = np.float32(activation_quant(r).scale[0] / 2)
         spread = (see(centres + half) - see(centres - half)).astype(np.float64) ** 2 / 12
-        clipped = (see(np.clip(centres, low, high).astype(np.float32)) - want) ** 2
+        clipped = clipping * (see(np.clip(centres, low, high).astype(np.float32)) - want) ** 2
         return float((h.counts * np.where(inside, spread, clipped)).sum()) / power
 
     return judge
 
 
-def _own(h: Histogram) -> Judge:
+def _own(h: Histogram, clipping: float) -> Judge:
     power = float((h.counts * h.centres**2).sum() / max(1, h.counts.sum())) or 1.0
-    return lambda r: noise(h, r) / power
+    return lambda r: noise(h, r, clipping) / power

@@ -13,10 +13,12 @@ from edgec.ops.reduce import Mean
 from edgec.ops.resize import ResizeBilinear
 from edgec.ops.shape import Reshape, Transpose
 from edgec.ops.slice import Slice
+from edgec.ops.transpose_conv import TransposeConv2D
 from edgec.ops.unary import HardSwish, Logistic
 from edgec.quantize.accuracy import tally
 from edgec.quantize.factors import Factors
 from edgec.quantize.steps.equalize import Equalize, reach
+from edgec.quantize.steps.lower import Lower
 from edgec.quantize.steps.minmax import MinMaxRanges
 from edgec.quantize.work import Work
 from tests.quantize.nets import Net, random_net, samples
@@ -127,6 +129,33 @@ def test_the_terms_of_a_sum_share_their_factors() -> None:
     np.testing.assert_allclose(factors[0], factors[1], rtol=1e-3)
     np.testing.assert_allclose(factors[0], factors[2], rtol=1e-3)
     assert factors[0].max() > 20
+
+
+def test_transposed_convolutions_take_part_in_sums() -> None:
+    """As where a decoder adds what the encoder had of the same size: with the bias that `lower` puts behind, too."""
+    net = Net("decoder", 5)
+    x = net.input(1, 8, 8, 3)
+    a = net.conv(x, 8, act="relu")
+    factor = stretch(net)
+    small = net.conv(a, 4, stride=(2, 2), pads=(0, 1, 0, 1), act="relu")
+    shrink(net, factor)
+    w = net.const(8, 2, 2, 4, scale=0.3)
+    assert w.const is not None
+    w.const = w.const * factor[:, None, None, None]
+    up = net.op(TransposeConv2D((2, 2)), small, w, net.const(8))
+    total = net.op(Add(), up, a)
+    y = net.conv(total, 4, act="none")
+    shrink(net, factor)
+    graph = net.done(y)
+    (s,) = samples(graph, 1)
+    made = Work(graph, [s]).do(Lower()).do(Equalize(power=1.0)).graph
+    for name, want in interp(graph, s).items():
+        np.testing.assert_allclose(interp(made, s)[name], want, rtol=1e-3, atol=1e-3 * float(np.abs(want).max()))
+    before, after = sizes(graph, s), sizes(made, s)
+    for v in (a, up, total):
+        assert before[v.name].max() > 20 * before[v.name].min(), v.name
+        assert after[v.name].max() < 8 * after[v.name].min(), v.name
+    assert (after[small.name] > before[small.name] * 1.2).any(), "what it reads may have factors too"
 
 
 def test_what_cannot_have_a_factor() -> None:

@@ -132,3 +132,14 @@ def test_an_error_of_one_sample_weighs_more_than_the_same_of_all() -> None:
     assert drawn.total(even) == drawn.total(one) == pytest.approx(32 * 2 * 3)
     assert drawn.worse(even) == pytest.approx(drawn.total(even))
     assert drawn.worse(one) == pytest.approx(2 * drawn.total(one))
+
+
+def test_what_is_clipped_may_count_more() -> None:
+    """Of values with long tails less is then cut off, whoever reads them; rounding alone counts as it did."""
+    net = Net("tails", 3)
+    graph = net.done(net.conv(net.input(1, 48, 48, 3), 4, act="none"))
+    work = Work(graph, samples(graph, 6))
+    most, some, none = (work.do(Choose(than=1.0, clipping=c)).ranges for c in (1.0, 8.0, 1e6))
+    assert none == work.do(MinMaxRanges()).ranges
+    for v in none:
+        assert none[v][0] <= some[v][0] < most[v][0] < most[v][1] < some[v][1] <= none[v][1]

@@ -12,7 +12,7 @@ from edgec.ir import Array, Observe, Op, QuantRule, Value
 from edgec.quantize.domains import int8_ops
 from edgec.quantize.factors import scale_groups
 from edgec.quantize.functions import softmax
-from edgec.quantize.histograms import METHODS, Histogram, histograms, search
+from edgec.quantize.histograms import METHODS, Histogram, histograms, mse, search
 from edgec.quantize.judges import Drawn, Judge, judges, total
 from edgec.quantize.observers import Range
 from edgec.quantize.products import Products, products, readers
@@ -33,11 +33,12 @@ class Choose:
     That is the products of the layers that read it, measured on `windows` of each; what an activation function makes of
     it, which may be flat where the value is large; elsewhere the value itself. Values that share a scale are judged
     together. than: a method must be so much better than min/max: what it clips is judged on few samples, of which
-    others may have several times as much, and in all layers at once.
+    others may have several times as much, and in all layers at once. clipping: how many times what is clipped counts.
     """
 
     windows: int = 1024
     than: float = 0.6
+    clipping: float = 1.0
     methods: tuple[str, ...] = tuple(m for m in METHODS if m != "entropy")
     name: ClassVar[str] = "choose"
     changes: ClassVar[str] = "ranges"
@@ -58,8 +59,10 @@ class Choose:
             ranges.update(dict.fromkeys(values, seen))
             if max(_rows(v, found[v]) for v in values) < _FEW:
                 continue
-            told = [judges(work.graph, users, v, found[v], windows, same) for v in values]
+            told = [judges(work.graph, users, v, found[v], windows, same, self.clipping) for v in values]
             tries = [union(METHODS[m](found[v]) for v in values) for m in self.methods]
+            if self.clipping != 1:
+                tries.append(union(mse(found[v], self.clipping) for v in values))
             # where functions are flat, a range may end
             flat = [(found[v], total(some)) for v, t in zip(values, told, strict=True) if (some := t.of_functions)]
             flat += [(found[v], total(some)) for v, t in zip(values, told, strict=True) if (some := t.of_rows)]
