@@ -31,6 +31,7 @@ STARTS = 4  # so often what the link tolerates may pass until its page is there,
 _POLL_S = 0.3
 _END_S = 60.0
 _VERIFY_S = 300.0
+_STOPPED = 130  # the status of a webcam that a Ctrl-C ended before its first frame
 _MOST_BYTES = 1 << 20
 MAX_PICTURE_BYTES = 32 << 20
 """Of a background, which has to fit into a message."""
@@ -157,7 +158,9 @@ def _token(address: str, url: str) -> str:
 
 
 def _last(state: answers.Shown, told: Sequence[Line], url: str) -> Line:
-    """What was shown.  Raises what went wrong."""
+    """What was shown.  Raises what went wrong; KeyboardInterrupt after a Ctrl-C that came before the first frame."""
+    if state.status == _STOPPED:
+        raise KeyboardInterrupt
     if told and told[-1].error is not None:
         error = told[-1].error
         kind: type[EdgecError] = KINDS.get(error.kind, DeviceError)

@@ -169,7 +169,8 @@ class Work:
         for queue in self._queues:
             queue.put(None)
         end = time.monotonic() + ENDING_S
-        others = [t for t in self._threads if t is not threading.current_thread()]
+        # a Ctrl-C may have come before all were started
+        others = [t for t in self._threads if t is not threading.current_thread() and t.is_alive()]
         for t in others:
             t.join(max(0.0, end - time.monotonic()))
         late = [t.name[len("edgec-") :] for t in others if t.is_alive()]

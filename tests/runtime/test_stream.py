@@ -300,6 +300,26 @@ def test_a_source_that_hangs_does_not_hold_up_closing(s: Session, monkeypatch: p
         time.sleep(0.01)
 
 
+@pytest.mark.parametrize("left", range(4))
+def test_ctrl_c_while_a_stream_begins(s: Session, monkeypatch: pytest.MonkeyPatch, left: int) -> None:
+    """Not all of its threads run then."""
+    start, count = threading.Thread.start, iter(range(10))
+
+    def interrupted(thread: threading.Thread) -> None:
+        if next(count) == left:
+            raise KeyboardInterrupt
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        s.stream(images(9))
+    monkeypatch.undo()
+    gc.collect()
+    assert not threads()
+    with s.stream(images(3)) as shots:
+        assert len([*shots]) == 3
+
+
 def _heard() -> None:
     """A test that runs in the background of a shell is told to ignore it."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)

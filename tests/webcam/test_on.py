@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from edgec_devices import answers, showing
 from edgec_devices.links.local import LocalStream
 from edgec_devices.protocol import Connection
 from edgec_devices.showing import show_on
@@ -152,6 +153,12 @@ def test_the_page_comes_through_and_ctrl_c_ends_it_there(shown: Typed) -> None:
     assert shown.process.returncode == 0, err
     assert json.loads(out)["delivered"] > 0
     assert all(gone(pid) for pid in below)
+
+
+def test_ctrl_c_before_the_first_frame_is_no_error() -> None:
+    """As the webcam there ends then: without a word."""
+    with pytest.raises(KeyboardInterrupt):
+        showing._last(answers.Shown(said="", status=130, error_output=""), [], "local:")
 
 
 @pytest.mark.parametrize("which", ["device end", "host"])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
 import threading
 import time
@@ -18,6 +20,7 @@ from edgec_runtime.effects import Painter, effect
 from edgec_runtime.errors import DeviceError, InputError
 from edgec_runtime.vision import Vision
 from edgec_runtime.webcam import sources, v4l2
+from edgec_runtime.webcam.playing import play
 from edgec_runtime.webcam.show import Choice, Show
 from edgec_runtime.webcam.sources import Source, clip, open_source
 from PIL import Image
@@ -41,6 +44,27 @@ def test_every_photo_of_a_folder_in_order(bundles: list[Path], photos: Path) -> 
     assert [p.number for p in shown] == list(range(1, 10))
     assert [int(np.median(p.before)) for p in shown] == [20 + 20 * i for i in range(9)]
     assert np.abs(np.array(_levels(iter(shown))) - [20 + 20 * i for i in range(9)]).max() <= 1
+
+
+def test_ctrl_c_before_the_first_frame_is_no_error(bundles: list[Path]) -> None:
+    """A camera that takes its time: nobody is told to check it."""
+    ended = threading.Event()
+
+    def never(_: object) -> Iterator[CameraFrame]:
+        threading.Thread(target=os.kill, args=(os.getpid(), signal.SIGINT)).start()
+        ended.wait(3)
+        yield from ()
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            play(_show(bundles[:1], Source("slow", True, 25.0, never)), None, None, print)
+        ended.set()
+        with pytest.raises(InputError, match="there was no frame to show"):
+            play(_show(bundles[:1], Source("empty", False, 25.0, lambda _: iter(()))), None, None, print)
+    finally:
+        ended.set()
+        signal.signal(signal.SIGINT, before)
 
 
 def test_a_switch_goes_on_with_the_next_frames(bundles: list[Path]) -> None:

@@ -23,12 +23,13 @@ def play(
     seen: Optional[Callable[[Picture], None]] = None,
     virtual: Optional[str] = None,
 ) -> StreamFigures:
-    """Until the source ends, so many frames were shown, or Ctrl-C.
+    """Until the source ends, so many frames were shown, or Ctrl-C, which is passed on where none was.
 
     page: its host and port (see Server).  say: gets its address.  seen: gets each picture.  virtual: the path of
     a V4L2 output that gets each, as a camera for other programs.  Raises InputError where there was no frame,
     DeviceError for what is no output.
     """
+    stopped = False
     try:
         with ExitStack() as opened:
             camera = opened.enter_context(virtual_camera(virtual)) if virtual is not None else None
@@ -40,11 +41,13 @@ def play(
                 if camera is not None:
                     camera.write(picture.after)
     except KeyboardInterrupt:
-        pass
+        stopped = True
     finally:
         show.stop()
     figures = show.figures()
     if figures is None or not figures.delivered:
+        if stopped:
+            raise KeyboardInterrupt
         raise InputError("there was no frame to show", at=show.source.name, hint="check the source")
     return figures
 
