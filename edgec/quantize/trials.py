@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from threading import Lock
 from typing import Any, Protocol
+from weakref import WeakValueDictionary
 
 import edgec_runtime
 import numpy as np
@@ -31,8 +32,6 @@ _TOP_DB = 100.0
 _FLOOR = 0.01
 """Of the samples' mean power: what is below it counts as so much. Where a mask is empty, no ratio says anything."""
 Pair = tuple[Mapping[str, Array], Mapping[str, Array]]
-_LINES = 2
-"""Sets of samples whose candidates a process remembers."""
 
 
 class Memory(Protocol):
@@ -191,7 +190,10 @@ def _of_views(run: Run, samples: Sequence[Sample], most: int) -> Iterator[list[M
     return in_order(lambda s: [run(v, None) for v in views(s, most)], samples, cores())
 
 
-_lines: dict[tuple[str, tuple[int, ...]], Line] = {}
+_Key = tuple[str, tuple[int, ...]]
+_lines: WeakValueDictionary[_Key, Line] = WeakValueDictionary()
+_latest: dict[_Key, Line] = {}
+"""One at most: it takes hundreds of MB. Others live as long as a trial works on them."""
 _lock = Lock()
 
 
@@ -199,10 +201,10 @@ def _line(setting: Setting, fit: tuple[int, ...]) -> Line:
     """The one of this process for a setting and some of its samples."""
     with _lock:
         key = setting.key, fit
-        found = _lines.pop(key, None) or Line(setting.work(fit))
+        found = _lines.get(key) or Line(setting.work(fit))
         _lines[key] = found
-        for old in [*_lines][:-_LINES]:
-            del _lines[old]
+        _latest.clear()
+        _latest[key] = found
         return found
 
 
@@ -213,8 +215,8 @@ def going_on(setting: Setting) -> Iterator[Setting]:
         yield setting
     finally:
         with _lock:
-            for key in [key for key in _lines if key[0] == setting.key]:
-                del _lines[key]
+            for key in [key for key in _latest if key[0] == setting.key]:
+                del _latest[key]
 
 
 def fingerprint(graph: Graph, samples: Sequence[Sample]) -> str:
