@@ -126,7 +126,8 @@ def _product(p: Products, drawn: Drawn, clipping: float) -> Judge:
         error = worse(_rounded(drawn.rows, r) - drawn.rows)
         if clipping == 1:
             return error
-        return error + (clipping - 1) * worse(drawn.rows.clip(*map(np.float32, _ends(r))) - drawn.rows)
+        low, high = _ends(r)
+        return error + (clipping - 1) * worse(drawn.rows.clip(np.float32(low), np.float32(high)) - drawn.rows)
 
     return judge
 
