@@ -202,6 +202,19 @@ def test_choose_is_min_and_max_where_nothing_is_better() -> None:
     assert work.do(Choose(than=0.0)).ranges == work.do(MinMaxRanges()).ranges == work.do(Ranges("minmax")).ranges
 
 
+def test_choose_leaves_room_where_a_sample_has_one_vector() -> None:
+    """Logits of other samples may reach further; in maps there are many vectors, one of which did."""
+    net = Net("classifier", 4)
+    x = net.conv(net.input(1, 24, 24, 3), 8, act="relu")
+    graph = net.done(net.conv(net.op(AveragePool2D((24, 24)), x), 5, 1, act="none"))
+    work, (logits,) = Work(graph, samples(graph, 4)), graph.outputs
+    low, high = work.extremes()[logits]
+    tight, wide = (work.do(Choose(room=room)) for room in (1.0, 1.5))
+    assert tight.ranges[logits] == (low, high)
+    assert wide.ranges[logits] == (1.5 * low, 1.5 * high)
+    assert wide.ranges[x] == tight.ranges[x]
+
+
 # ---- rewrites, rounding, correction ---------------------------------------------------------------------------------
 
 

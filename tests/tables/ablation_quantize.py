@@ -66,17 +66,18 @@ class Part:
 def parts() -> list[Part]:
     """All steps but the first, which every int8 model needs, and the methods for ranges."""
     first, equalize, choose, gptq, bias = WHOLE
-    plain = MinMaxRanges()
+    assert isinstance(choose, Choose)
+    plain, tight = MinMaxRanges(), replace(choose, room=1.0)
     found = [
         Part("equalize", (PLAIN, (first, equalize, plain)), ((first, choose, gptq, bias), WHOLE)),
         Part("choose", (PLAIN, (first, choose)), ((first, equalize, plain, gptq, bias), WHOLE)),
         Part("clipping little", ((first, choose), (first, LITTLE[2])), (WHOLE, LITTLE)),
+        Part("room", ((first, tight), (first, choose)), ((first, equalize, tight, gptq, bias), WHOLE)),
         Part("gptq", ((*PLAIN, ALONE), (*PLAIN, gptq, ALONE)), ((first, equalize, choose, bias), WHOLE)),
         Part("bias, each by itself", (PLAIN, (*PLAIN, ALONE)), (WHOLE[:-1], (*WHOLE[:-1], ALONE))),
         Part("bias, inherited", ((*PLAIN, ALONE), (*PLAIN, bias)), ((*WHOLE[:-1], ALONE), WHOLE)),
     ]
     for method in [m for m in METHODS if m != "minmax"]:
-        assert isinstance(choose, Choose)
         others = replace(choose, methods=tuple(m for m in METHODS if m != method))
         found.append(
             Part(
