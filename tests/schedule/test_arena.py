@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,7 @@ FIXTURES = Path(__file__).parents[2] / "fixtures"
 CORES = ("cortex_a53", "cortex_a72", "cortex_a76", "x86_64_v3", "x86_64_v4_vnni")
 
 
-def _larger(model: Path) -> list[str]:
+def _larger(model: Path, cores: Sequence[str] = CORES) -> list[str]:
     """Where a core's arena is larger than that of plain kernels; nothing of what edgec cannot read."""
     try:
         segments = lower(model, Options(target="pi5")).partition.segments
@@ -31,7 +32,7 @@ def _larger(model: Path) -> list[str]:
     found = []
     for s in segments:
         plain = segment_source(s.graph, "s", PLAIN).plan
-        for name in CORES:
+        for name in cores:
             plan = segment_source(s.graph, "s", core(name)).plan
             if plan.size > plain.size:
                 found.append(f"{model.stem} on {name}: {plan.size} bytes, by plain kernels {plain.size}")
@@ -48,8 +49,11 @@ def test_fixtures(name: str) -> None:
 @pytest.mark.shared
 @pytest.mark.slow
 def test_real_models(shared: Path) -> None:
+    """Each on one of the cores, in turn: `make bench-arm` shows the arenas of all on all boards."""
     index = json.loads((shared / "models" / "index.json").read_text())
-    assert [line for m in index for line in _larger(shared / "models" / m["file"])] == []
+    cores = [[CORES[i % len(CORES)]] for i in range(len(index))]
+    files = [shared / "models" / m["file"] for m in index]
+    assert [line for f, some in zip(files, cores, strict=True) for line in _larger(f, some)] == []
 
 
 def _padded(channels: int) -> Graph:
