@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from threading import Barrier, BrokenBarrierError
+from threading import Barrier, BrokenBarrierError, Semaphore
 
 import numpy as np
 
+from edgec.executors import cores
 from edgec.ir import Array, Graph, Run, Value
 from edgec.quantize.calibration import Sample
 
@@ -18,20 +19,27 @@ def together(
     """Run all samples, each in a thread of its own, and let them wait for each other at these values.
 
     meet: is given a value and its arrays in the order of the samples; nothing that reads the value has run yet on any
-    of them, so what it changes in the graph goes for all. Memory: an arena for each sample.
+    of them, so what it changes in the graph goes for all. Memory: an arena for each sample, and what a kernel computes
+    with for each core.
     """
     arrays: list[Array] = [np.empty(0)] * len(samples)
     now: list[Value] = []
     barrier = Barrier(len(samples), lambda: meet(now[0], arrays))
+    computing = Semaphore(cores())
 
     def one(i: int) -> None:
         def observe(v: Value, array: Array) -> None:
             if v in at:
                 arrays[i], now[:] = array, [v]
-                barrier.wait()
+                computing.release()
+                try:
+                    barrier.wait()
+                finally:
+                    computing.acquire()
 
         try:
-            run(samples[i], observe)
+            with computing:
+                run(samples[i], observe)
         except BaseException:
             barrier.abort()
             raise

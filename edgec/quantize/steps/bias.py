@@ -33,7 +33,7 @@ class BiasCorrection:
     """
 
     inherited: bool = True
-    samples: int = 16
+    samples: int = 32
     name: ClassVar[str] = "bias"
     changes: ClassVar[str] = "biases"
 

@@ -31,7 +31,7 @@ class Gptq:
     is left out: what it makes of rounding is a constant, which belongs to the bias.
     """
 
-    damping: float = 0.01
+    damping: float = 0.1
     rows: int = 2048
     centred: bool = True
     name: ClassVar[str] = "gptq"
