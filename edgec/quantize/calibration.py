@@ -118,6 +118,11 @@ def chosen(samples: Sequence[Sample], numbers: Sequence[int]) -> Sequence[Sample
     return [samples[i] for i in numbers]
 
 
+def spread(total: int, count: int) -> list[int]:
+    """At most so many numbers below `total`, evenly."""
+    return [i * total // min(total, count) for i in range(min(total, count))]
+
+
 def split(samples: Sequence[Sample], limit: int, hold: bool = True) -> tuple[Sequence[Sample], Sequence[Sample]]:
     """At most `limit` samples to calibrate with and, with `hold`, others to verify with; the same at every call.
 

@@ -33,6 +33,11 @@ def calibrate(graph: Graph, samples: Iterable[Mapping[str, Array]], run: Run | N
     return only_finite(found)
 
 
+def vectors(v: Value) -> int:
+    """How many vectors of channels a value has in one sample."""
+    return v.type.size // max(1, v.type.shape[-1] if v.type.rank else 1)
+
+
 class Seen:
     """The smallest and the largest finite element of every float32 value on one sample; (inf, -inf) of none."""
 

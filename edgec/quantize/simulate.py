@@ -46,7 +46,7 @@ class Simulation:
                 _put_reals(copy, self._twins[op], graph)
                 scales |= _scales(op, self._twins[op], scales)
         run = self._work.runners.floats(graph, _ALWAYS)
-        return _rounding(run, scales)
+        return rounding(run, scales)
 
 
 def _put_reals(op: Op, twin: Op, graph: Graph) -> None:
@@ -73,8 +73,10 @@ def _scales(op: Op, twin: Op, known: Mapping[str, Quant]) -> dict[str, Quant]:
     return found
 
 
-def _rounding(run: Run, scales: Mapping[str, Quant]) -> Run:
-    def rounding(inputs: Mapping[str, Array], observe: object = None) -> dict[str, Array]:
+def rounding(run: Run, scales: Mapping[str, Quant]) -> Run:
+    """A run of a float graph in which values of these names are rounded to the steps of their scales."""
+
+    def rounded(inputs: Mapping[str, Array], observe: object = None) -> dict[str, Array]:
         given = {name: _rounded(x.copy(), scales[name]) if name in scales else x for name, x in inputs.items()}
 
         def at(v: Value, array: Array) -> None:
@@ -83,7 +85,7 @@ def _rounding(run: Run, scales: Mapping[str, Quant]) -> Run:
 
         return run(given, at)
 
-    return rounding
+    return rounded
 
 
 def _rounded(x: Array, q: Quant) -> Array:

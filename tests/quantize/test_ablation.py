@@ -9,7 +9,7 @@ import pytest
 from edgec.quantize.histograms import METHODS
 from edgec.quantize.steps import steps
 from edgec.quantize.work import InterpRunners
-from tests.tables.ablation_quantize import WHOLE, markdown, measure, parts, useless
+from tests.tables.ablation_quantize import LITTLE, WHOLE, markdown, measure, parts, useless
 from tests.tables.accuracy_rows import SHARED, Case
 
 NEEDED = {"lower", "minmax", "precision"}
@@ -19,7 +19,7 @@ NEEDED = {"lower", "minmax", "precision"}
 def test_every_step_and_every_method_is_a_part() -> None:
     used = {s.name for p in parts() for pair in (p.on, p.off) for way in pair or () for s in way}
     assert used | {"precision"} == {*steps()}
-    assert {s.name for s in WHOLE} == {*steps()} - {"minmax", "ranges", "precision"}
+    assert {s.name for s in (*WHOLE, *LITTLE)} == {*steps()} - {"minmax", "ranges", "precision"}
     names = [p.name for p in parts()]
     assert {f"{m} ranges" for m in METHODS if m != "minmax"} <= {*names}
     assert all(any(n.startswith(name) for n in names) for name in {*steps()} - NEEDED - {"ranges"})

@@ -10,6 +10,8 @@ from edgec.ops.conv import Conv2D, DepthwiseConv2D
 from edgec.ops.matmul import FullyConnected
 from edgec.ops.pool import AveragePool2D, MaxPool2D
 from edgec.ops.quantize import Dequantize
+from edgec.ops.softmax import Softmax
+from edgec.ops.unary import Logistic
 from edgec.quantize.accuracy import tally
 from edgec.quantize.histograms import METHODS, Histogram, entropy, mse, noise, percentile
 from edgec.quantize.params import activation_quant
@@ -22,6 +24,7 @@ from edgec.quantize.steps.equalize import Equalize
 from edgec.quantize.steps.gptq import Gptq, rounded
 from edgec.quantize.steps.lower import Lower
 from edgec.quantize.steps.minmax import MinMaxRanges
+from edgec.quantize.steps.narrow import Narrow
 from edgec.quantize.steps.ranges import Ranges
 from edgec.quantize.work import Work
 from tests.quantize.nets import NETS, Net, samples
@@ -215,6 +218,52 @@ def test_choose_leaves_room_where_a_sample_has_one_vector() -> None:
     assert wide.ranges[x] == tight.ranges[x]
 
 
+def masks() -> Graph:
+    """A sigmoid of large sums: a convolution, and another behind it."""
+    net = Net("masks", 6)
+    y = net.conv(net.input(1, 24, 24, 3), 8, act="none")
+    z = net.conv(y, 4, act="none")
+    w = net.build.graph.ops[-1].inputs[1]
+    assert w.const is not None
+    w.const = w.const * np.float32(200)
+    return net.done(net.op(Logistic(), z))
+
+
+def test_narrow_ends_ranges_where_outputs_far_behind_are_flat() -> None:
+    """The layers that read the sums cannot know: judged by them, no range ends earlier."""
+    graph = masks()
+    plain = worked(graph, MinMaxRanges(), count=8)
+    sums, behind = (op.output for op in plain.graph.ops[:2])
+    found = plain.do(Narrow())
+    assert found.ranges[behind][1] < 0.6 * plain.ranges[behind][1]
+    assert found.ranges[sums] == plain.ranges[sums]
+    assert db(found, graph) > db(plain, graph) + 0.5
+
+
+def test_narrow_takes_the_last_cut_back() -> None:
+    """Other samples reach further: of one cut that helps, none is made."""
+    graph = masks()
+    plain = worked(graph, MinMaxRanges(), count=8)
+    behind = plain.graph.ops[1].output
+    ends = [plain.do(Narrow(cuts=cuts)).ranges[behind] for cuts in (1, 2)]
+    low, high = plain.ranges[behind]
+    assert ends == [(low, high), (0.7 * low, 0.7 * high)]
+
+
+def test_narrow_leaves_logits_alone() -> None:
+    """Of what has one vector in each sample, few vectors are seen; and a softmax has a scale of its own."""
+    net = Net("classifier", 4)
+    x = net.conv(net.input(1, 24, 24, 3), 8, act="relu")
+    y = net.conv(net.op(AveragePool2D((24, 24)), x), 5, 1, act="none")
+    w = net.build.graph.ops[-1].inputs[1]
+    assert w.const is not None
+    w.const = w.const * np.float32(200)
+    graph = net.done(net.op(Softmax(), y))
+    plain = worked(graph, MinMaxRanges(), count=8)
+    found = plain.do(Narrow())
+    assert all(found.ranges[v] == plain.ranges[v] for op in graph.ops[-2:] for v in op.outputs)
+
+
 # ---- rewrites, rounding, correction ---------------------------------------------------------------------------------
 
 
@@ -240,6 +289,14 @@ def test_equalization_leaves_relu6_room() -> None:
     for s in work.samples:
         for name, y in interp(graph, s).items():
             np.testing.assert_allclose(interp(work.graph, s)[name], y, rtol=1e-4, atol=1e-4 * float(np.abs(y).max()))
+
+
+def test_equalization_leaves_small_maps_alone() -> None:
+    """A channel that stands for one class is small in all samples without it: 6 samples of 144 vectors are 864."""
+    graph = stretched()
+    for rows, changed in ((864, True), (865, False)):
+        work = worked(graph, Equalize(rows=rows))
+        assert np.any(weights(work.graph.ops[0]) != weights(graph.ops[0])) == changed
 
 
 def test_equalization_goes_through_pools_and_stops_at_outputs() -> None:
@@ -363,7 +420,7 @@ def test_bias_correction_gives_a_bias_to_what_has_none() -> None:
 def test_every_step_takes_every_network(name: str) -> None:
     """One after the other, and twice the same."""
     graph = NETS[name]()
-    todo: list[Step] = [Lower(), Equalize(), Choose(), Gptq(), BiasCorrection()]
+    todo: list[Step] = [Lower(), Equalize(), Choose(), Narrow(), Gptq(), BiasCorrection()]
     assert {s.name for s in todo} | {"minmax", "ranges", "precision"} == set(steps())
     one, two = worked(graph, *todo), worked(graph, *todo)
     assert one.int8().graph == two.int8().graph

@@ -5,8 +5,9 @@ noise of the int8 model against the float model over the test photos, in dB, the
 mean over the seeds of the difference that it makes:
 
     on     added to min/max ranges and nearest integers alone
-    off    taken out of all steps together (WHOLE): what it is worth beside the others; of "clipping little", which is
-           another candidate, in place of ranges that clip wherever it pays
+    off    taken out of all steps together (WHOLE): what it is worth beside the others; "narrow" of those of another
+           candidate (LITTLE), and "clipping little" and "equalize large maps", which are of others, in place of ranges
+           that clip wherever it pays and of equalization of all
 
 A step that gains less than WORTH on every model, on and off, is named at the end, and the exit code is 1: it goes.
 Markdown on the screen, build/ablation-quantize.json.
@@ -50,8 +51,10 @@ WORTH = 0.3
 """dB."""
 ALONE = BiasCorrection(inherited=False)
 PLAIN: tuple[Step, ...] = (Lower(), MinMaxRanges())
-LITTLE, WHOLE = (c.steps for c in Recipe.load("best").candidates[-2:])
-"""Lower, equalize, choose, gptq, bias; in the first, ranges clip little."""
+LARGE, LITTLE, WHOLE = (c.steps for c in Recipe.load("best").candidates[-3:])
+"""Lower, equalize, choose, gptq, bias; in the first, only large maps are equalized; in the second, ranges clip little,
+and narrow is in the place of gptq.
+"""
 
 
 @dataclass(frozen=True)
@@ -66,12 +69,15 @@ class Part:
 def parts() -> list[Part]:
     """All steps but the first, which every int8 model needs, and the methods for ranges."""
     first, equalize, choose, gptq, bias = WHOLE
+    _, _, little, narrow, _ = LITTLE
     assert isinstance(choose, Choose)
     plain, tight = MinMaxRanges(), replace(choose, room=1.0)
     found = [
         Part("equalize", (PLAIN, (first, equalize, plain)), ((first, choose, gptq, bias), WHOLE)),
         Part("choose", (PLAIN, (first, choose)), ((first, equalize, plain, gptq, bias), WHOLE)),
-        Part("clipping little", ((first, choose), (first, LITTLE[2])), (WHOLE, LITTLE)),
+        Part("equalize large maps", (PLAIN, (first, LARGE[1], plain)), (WHOLE, LARGE)),
+        Part("clipping little", ((first, choose), (first, little)), (WHOLE, (first, equalize, little, gptq, bias))),
+        Part("narrow", (PLAIN, (*PLAIN, narrow)), ((first, equalize, little, bias), LITTLE)),
         Part("room", ((first, tight), (first, choose)), ((first, equalize, tight, gptq, bias), WHOLE)),
         Part("gptq", ((*PLAIN, ALONE), (*PLAIN, gptq, ALONE)), ((first, equalize, choose, bias), WHOLE)),
         Part("bias, each by itself", (PLAIN, (*PLAIN, ALONE)), (WHOLE[:-1], (*WHOLE[:-1], ALONE))),

@@ -10,7 +10,7 @@ import numpy as np
 
 from edgec.ir import Array, Observe, Op, Quant, Value
 from edgec.ir.types import dequantize
-from edgec.quantize.calibration import chosen
+from edgec.quantize.calibration import chosen, spread
 from edgec.quantize.lockstep import living, together
 from edgec.quantize.params import quantize_activation
 from edgec.quantize.products import Products, products, readers
@@ -48,7 +48,7 @@ class BiasCorrection:
         """Each from what the int8 model reads there that has those before it."""
         int8, biases = work.int8(), dict(work.biases)
         count = min(self.samples, max(1, _AT_ONCE_BYTES // living(int8.graph)))
-        numbers = _spread(len(work.samples), count)
+        numbers = spread(len(work.samples), count)
         some, floats = chosen(work.samples, numbers), _float_means(work, numbers)
         run = work.runners.int8(int8.graph, len(some))
         floats_of = {int8.twins[op]: op for op in layers}
@@ -92,11 +92,6 @@ def _bias(op: Op) -> Array:
         return np.zeros(op.output.type.shape[-1])
     assert op.inputs[2].const is not None
     return op.inputs[2].const.reshape(-1).astype(np.float64)
-
-
-def _spread(total: int, count: int) -> list[int]:
-    """At most so many numbers below `total`, evenly."""
-    return [i * total // min(total, count) for i in range(min(total, count))]
 
 
 ByOp = dict[Op, Array]

@@ -12,14 +12,14 @@ from edgec.ir import Array, Observe, Op, QuantRule, Value
 from edgec.quantize.domains import int8_ops
 from edgec.quantize.factors import scale_groups
 from edgec.quantize.functions import softmax
-from edgec.quantize.histograms import METHODS, Histogram, histograms, mse, search
+from edgec.quantize.histograms import METHODS, histograms, mse, search
 from edgec.quantize.judges import Drawn, Judge, judges, total
-from edgec.quantize.observers import Range
+from edgec.quantize.observers import Range, vectors
 from edgec.quantize.products import Products, products, readers
 from edgec.quantize.work import Work
 
-_FEW = 256
-"""Rows of channels: those of samples that were not seen may need less than so few, or more. Nothing is clipped then."""
+FEW = 256
+"""Vectors of channels: those of samples that were not seen may need less than so few, or more. Nothing is clipped."""
 _GROUPED = 1 << 20
 """Elements of one layer's windows, where it has groups: 4 MB."""
 _ROWS = 256
@@ -59,8 +59,8 @@ class Choose:
         ranges: dict[Value, Range] = {}
         for values in shared(found, scale_groups(work.graph, same)):
             seen = union(found[v].range for v in values)
-            if (rows := max(_rows(v, found[v]) for v in values)) < _FEW:
-                room = self.room if rows <= len(work.samples) else 1.0
+            if (most := max(map(vectors, values))) * len(work.samples) < FEW:
+                room = self.room if most == 1 else 1.0
                 ranges.update(dict.fromkeys(values, (room * seen[0], room * seen[1])))
                 continue
             told = [judges(work.graph, users, v, found[v], windows, same, self.clipping) for v in values]
@@ -114,11 +114,6 @@ class Choose:
                 parts[op].append(drawn)
         # each freed when it is joined: no second copy of all
         return {op: Drawn.of(some) for op in [*parts] if (some := parts.pop(op))}
-
-
-def _rows(v: Value, h: Histogram) -> int:
-    """How many of its vectors of channels were seen."""
-    return int(h.counts.sum()) // max(1, v.type.shape[-1] if v.type.rank else 1)
 
 
 def shared(found: Iterable[Value], number: Mapping[Value, int]) -> Iterable[Sequence[Value]]:

@@ -11,6 +11,7 @@ import numpy as np
 from edgec.ir import Array, Graph, Observe, Op, QuantRule, Value
 from edgec.ops.conv import DepthwiseConv2D
 from edgec.quantize.factors import NONE, Factors, scale_groups
+from edgec.quantize.observers import vectors
 from edgec.quantize.products import Products
 from edgec.quantize.work import Work
 
@@ -27,12 +28,14 @@ class Equalize:
     that were not seen may have more of it: it counts as reaching as many times further as the one that has most of it
     has more than the mean of all, by the power `room`. It grows by the power `power` of what it then may: weights of a
     dense convolution that reads it get columns of unlike sizes instead, and some dozens of samples do not tell all.
-    margin: how far a channel may grow beyond that before a relu6 clips it.
+    margin: how far a channel may grow beyond that before a relu6 clips it. rows: none grows in values of which fewer
+    vectors were seen: a channel that stands for one class is small in all samples without it.
     """
 
     power: float = 0.5
     room: float = 0.0
     margin: float = 1.05
+    rows: int = 0
     name: ClassVar[str] = "equalize"
     changes: ClassVar[str] = "graph"
 
@@ -62,7 +65,8 @@ class Equalize:
                 bottom, top = whole[groups[v]]
                 up = np.where(high > 0, top / np.maximum(high, _TINY), np.inf)
                 down = np.where(low < 0, bottom / np.minimum(low, -_TINY), np.inf)
-                np.minimum.at(room, ids, np.minimum(up, down))
+                few = vectors(v) * len(every[v]) < self.rows
+                np.minimum.at(room, ids, np.ones_like(up) if few else np.minimum(up, down))
         room = np.minimum(room, _LARGEST)
         room = room**self.power
         for v, bound in factors.limits:
