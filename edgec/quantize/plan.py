@@ -16,14 +16,13 @@ from typing import Any
 import numpy as np
 
 from edgec.errors import EdgecError
-from edgec.executors import cores, in_order
-from edgec.ir import Array, Graph, Op, Run
+from edgec.ir import Array, Graph, Op
 from edgec.quantize.accuracy import Agreement, Tally, tally
 from edgec.quantize.calibration import Sample
 from edgec.quantize.limits import Limits, Price, decibels
 from edgec.quantize.line import Line
 from edgec.quantize.recipe import Candidate
-from edgec.quantize.simulate import Simulation
+from edgec.quantize.simulate import Simulation, outputs
 from edgec.quantize.steps.bias import BiasCorrection
 from edgec.quantize.steps.precision import Precision
 from edgec.quantize.units import Unit, runs, units
@@ -246,7 +245,7 @@ class Market:
         """Measure each unit of a model with all others in float."""
         simulation, run = Simulation(work), work.run()
         found = units(work.graph, simulation.ops)
-        market = cls(simulation, samples, [*_outputs(run, samples)], found)
+        market = cls(simulation, samples, [*outputs(run, samples)], found)
         some = each(found, len(found), "measure sensitivity", work.say)
         market.alone = {u: market.noise(u.ops, SENSED) for u in some}
         return market
@@ -259,7 +258,7 @@ class Market:
     def noise(self, int8: Collection[Op], samples: int | None = None, tallies: dict[str, Tally] | None = None) -> Array:
         """[samples x outputs]: with these ops in int8, as a part of each output's power. tallies: takes all in."""
         run, found = self.simulation.run(int8), list[float]()
-        for want, got in zip(self.want[:samples], _outputs(run, self.samples[:samples]), strict=True):
+        for want, got in zip(self.want[:samples], outputs(run, self.samples[:samples]), strict=True):
             found += _compare(want, got, tallies)
         return np.array(found)
 
@@ -278,10 +277,6 @@ class Market:
                 if gain >= part * missing and (part not in cheapest or joined.work < cheapest[part].work):
                     cheapest[part] = joined
         return [*dict.fromkeys(cheapest.values())]
-
-
-def _outputs(run: Run, samples: Sequence[Sample]) -> Iterator[Mapping[str, Array]]:
-    return in_order(lambda s: run(s, None), samples, cores())
 
 
 def _cheaper(row: Bought, old: Bought) -> bool:

@@ -6,13 +6,15 @@ in place, between two ops. What it leaves out is the rounding inside of int8 ker
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
+from edgec.executors import cores, in_order
 from edgec.ir import Array, Graph, Op, Quant, Run, Value
 from edgec.ir.types import dequantize
+from edgec.quantize.calibration import Sample
 from edgec.quantize.domains import role
 from edgec.quantize.steps.precision import FLOAT
 from edgec.quantize.work import Work
@@ -86,6 +88,11 @@ def rounding(run: Run, scales: Mapping[str, Quant]) -> Run:
         return run(given, at)
 
     return rounded
+
+
+def outputs(run: Run, samples: Sequence[Sample]) -> Iterator[Mapping[str, Array]]:
+    """Of each sample, in order; several run at once."""
+    return in_order(lambda s: run(s, None), samples, cores())
 
 
 def _rounded(x: Array, q: Quant) -> Array:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from edgec.ir import Array, Graph, Op, Value, interp, verify
+from edgec.ops.compare import Greater
 from edgec.ops.conv import Conv2D, DepthwiseConv2D
 from edgec.ops.matmul import FullyConnected
 from edgec.ops.pool import AveragePool2D, MaxPool2D
@@ -248,6 +249,17 @@ def test_narrow_takes_the_last_cut_back() -> None:
     ends = [plain.do(Narrow(cuts=cuts)).ranges[behind] for cuts in (1, 2)]
     low, high = plain.ranges[behind]
     assert ends == [(low, high), (0.7 * low, 0.7 * high)]
+
+
+def test_narrow_takes_outputs_that_are_no_numbers() -> None:
+    """What is true of a mask can be an output too."""
+    graph = masks()
+    (mask,) = graph.outputs
+    net = Net("told")
+    net.build.graph = graph
+    graph.outputs = [mask, net.op(Greater(), mask, net.const(1))]
+    found = worked(graph, MinMaxRanges(), count=8).do(Narrow())
+    assert found.ranges[graph.ops[1].output][1] < 0.8 * found.extremes()[graph.ops[1].output][1]
 
 
 def test_narrow_leaves_logits_alone() -> None:

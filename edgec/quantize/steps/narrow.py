@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
 import numpy as np
 
-from edgec.executors import cores, in_order
 from edgec.ir import Array, QuantRule, Value
+from edgec.quantize.accuracy import tally
 from edgec.quantize.calibration import chosen, spread
 from edgec.quantize.domains import int8_ops
 from edgec.quantize.factors import scale_groups
 from edgec.quantize.observers import Range, vectors
 from edgec.quantize.params import activation_quant
-from edgec.quantize.simulate import rounding
+from edgec.quantize.simulate import outputs, rounding
 from edgec.quantize.steps.choose import FEW, shared, union
 from edgec.quantize.work import Work
 
@@ -50,9 +50,13 @@ class Narrow:
         seen = [union(ranges[v] for v in values) for values in groups]
         first = [noise.of(values, r) for values, r in zip(groups, seen, strict=True)]
         total = np.maximum(np.sum(first, 0), _TINY)
+
+        def cost(values: Sequence[Value], r: Range) -> float:
+            return _part(noise.of(values, r), total)
+
         for values, r, before in zip(groups, seen, first, strict=True):
             if (part := _part(before, total)) >= self.least:
-                found = self._narrowed(r, part, partial(noise.part, values, total))
+                found = self._narrowed(r, part, partial(cost, values))
                 ranges.update(dict.fromkeys(values, found))
         work.ranges = ranges
 
@@ -89,26 +93,16 @@ class _Noise:
 
     def __init__(self, work: Work, numbers: Sequence[int]) -> None:
         self._samples, self._run = chosen(work.samples, numbers), work.run()
-        self._want = self._outputs(self._run)
+        self._want = [*outputs(self._run, self._samples)]
 
     def of(self, values: Sequence[Value], r: Range) -> Array:
         """[outputs]: the mean power over samples; more where few have all of it, as others may have several times
         that.
         """
         q = activation_quant(r)
-        got = self._outputs(rounding(self._run, {v.name: q for v in values}))
-        each = [
-            [float(np.square(y - w[name], dtype=np.float64).sum()) for name, y in g.items()]
-            for w, g in zip(self._want, got, strict=True)
-        ]
+        got = outputs(rounding(self._run, {v.name: q for v in values}), self._samples)
+        each = [[tally(y, g[name]).powers()[1] for name, y in w.items()] for w, g in zip(self._want, got, strict=True)]
         return np.asarray(np.sqrt(np.square(each).mean(0)))
-
-    def part(self, values: Sequence[Value], total: Array, r: Range) -> float:
-        """The same as a part of what all values make together, the mean over outputs."""
-        return _part(self.of(values, r), total)
-
-    def _outputs(self, run: Callable[..., Mapping[str, Array]]) -> list[Mapping[str, Array]]:
-        return [*in_order(lambda sample: run(sample, None), self._samples, cores())]
 
 
 STEP = Narrow
