@@ -32,10 +32,12 @@ class Narrow:
     Layers that read a value cannot know what is flat far behind them: the last sums of a network that draws masks
     (prisma) reach 3,500 where the sigmoid behind them says 0 or 1 of all beyond 600. Both ends are cut by `cut` as long
     as the noise at the outputs of `samples` samples falls; the last cut is taken back, since other samples reach
-    further. Values that make up less than `least` of the noise stay as they are.
+    further. Values that make up less than `least` of the noise stay as they are, and those that the first cut does not
+    help on `few` samples: most, and they would take most of the time.
     """
 
     samples: int = 8
+    few: int = 3
     least: float = 0.006
     cut: float = 0.7
     cuts: int = 5
@@ -45,32 +47,34 @@ class Narrow:
     def run(self, work: Work) -> None:
         """Of values that share a scale together, one set after the other."""
         work.say("narrow ranges")
-        noise, ranges = _Noise(work, spread(len(work.samples), self.samples)), dict(work.ranges)
-        groups = _groups(work)
+        few, many = (_Noise(work, spread(len(work.samples), n)) for n in (self.few, self.samples))
+        ranges, groups = dict(work.ranges), _groups(work)
         seen = [union(ranges[v] for v in values) for values in groups]
-        first = [noise.of(values, r) for values, r in zip(groups, seen, strict=True)]
+        first = [few.of(values, r) for values, r in zip(groups, seen, strict=True)]
         total = np.maximum(np.sum(first, 0), _TINY)
 
-        def cost(values: Sequence[Value], r: Range) -> float:
+        def cost(noise: _Noise, values: Sequence[Value], r: Range) -> float:
             return _part(noise.of(values, r), total)
 
         for values, r, before in zip(groups, seen, first, strict=True):
-            if (part := _part(before, total)) >= self.least:
-                found = self._narrowed(r, part, partial(cost, values))
-                ranges.update(dict.fromkeys(values, found))
+            part = _part(before, total)
+            if part >= self.least and self._cuts(r, part, partial(cost, few, values), 1):
+                of_many = partial(cost, many, values)
+                worth = [r, *self._cuts(r, of_many(r), of_many, self.cuts)]
+                ranges.update(dict.fromkeys(values, worth[max(0, len(worth) - 2)]))
         work.ranges = ranges
 
-    def _narrowed(self, r: Range, part: float, cost: Callable[[Range], float]) -> Range:
-        """One cut less than is best. part: what `r` costs."""
-        tries = [r]
-        for _ in range(self.cuts):
-            narrower = tries[-1][0] * self.cut, tries[-1][1] * self.cut
-            then = cost(narrower)
+    def _cuts(self, r: Range, part: float, cost: Callable[[Range], float], most: int) -> list[Range]:
+        """Ever narrower ranges, each better than the one before. part: what `r` costs."""
+        found = list[Range]()
+        for _ in range(most):
+            r = r[0] * self.cut, r[1] * self.cut
+            then = cost(r)
             if then > _SHARPER * part:
                 break
-            tries.append(narrower)
+            found.append(r)
             part = then
-        return tries[max(0, len(tries) - 2)]
+        return found
 
 
 def _groups(work: Work) -> list[Sequence[Value]]:
