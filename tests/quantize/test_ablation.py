@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from typing import cast
 
 import pytest
 
 from edgec.quantize.histograms import METHODS
 from edgec.quantize.steps import steps
-from edgec.quantize.work import InterpRunners
-from tests.tables.ablation_quantize import LITTLE, WHOLE, markdown, measure, parts, useless
+from edgec.quantize.work import InterpRunners, Runners
+from tests.tables.ablation_quantize import LITTLE, WHOLE, kept, markdown, parts, useless
 from tests.tables.accuracy_rows import SHARED, Case
 
 NEEDED = {"lower", "minmax", "precision"}
@@ -32,10 +34,16 @@ def test_what_helps_no_model_is_named() -> None:
 
 
 @pytest.mark.shared
-def test_a_step_off_and_on_a_real_model(shared: object) -> None:
+def test_a_step_off_and_on_a_real_model(shared: object, tmp_path: Path) -> None:
+    """What was measured is kept, and is not taken for that of other parts."""
     entry = next(m for m in json.loads((SHARED / "models" / "index.json").read_text()) if m["name"] == "resnet8_f32")
     case = Case(entry, "0_255", 6, 0)
-    (bias,) = (p for p in parts() if p.name == "bias, each by itself")
-    ((name, (on, off)),) = measure(case, InterpRunners(), [bias]).items()
+    case.photos, case.folder = case.photos, tmp_path
+    bias, gptq = (p for p in parts() if p.name in ("bias, each by itself", "gptq"))
+    found = kept(case, InterpRunners(), [bias])
+    ((name, (on, off)),) = found.items()
     assert name == bias.name
     assert on != 0.0 != off
+    assert kept(case, cast(Runners, None), [bias]) == found
+    with pytest.raises(AttributeError):
+        kept(case, cast(Runners, None), [gptq])

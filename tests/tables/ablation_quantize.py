@@ -10,7 +10,8 @@ mean over the seeds of the difference that it makes:
            that clip wherever it pays and of equalization of all
 
 A step that gains less than WORTH on every model, on and off, is named at the end, and the exit code is 1: it goes.
-Markdown on the screen, build/ablation-quantize.json.
+Markdown on the screen, build/ablation-quantize.json.  Figures of a model and a seed are kept in build/accuracy, and
+measured again only where what they hang on changed.
 
     python -m tests.tables.ablation_quantize [--models a,b] [--parts equalize,gptq] [--seeds 0,1,2] [--photos N]
 """
@@ -40,8 +41,8 @@ from edgec.quantize.steps.lower import Lower
 from edgec.quantize.steps.minmax import MinMaxRanges
 from edgec.quantize.steps.ranges import Ranges
 from edgec.quantize.work import Runners, Work
-from tests.tables.accuracy_rows import ROOT, SHARED, Case
-from tests.tables.accuracy_ways import PREPROCESS
+from tests.tables.accuracy_rows import ROOT, SHARED, Case, digest
+from tests.tables.accuracy_ways import PREPROCESS, sources
 
 MODELS = (
     "resnet8_f32,vww96_f32,mnv1_025_224_f32,mp_blazeface_short_onnx_b,mp_selfie_land_onnx,mp_face_landmark_onnx,"
@@ -118,6 +119,17 @@ def measure(case: Case, runners: Runners, wanted: Sequence[Part]) -> dict[str, t
     return {part.name: (gain(part.on), gain(part.off)) for part in wanted}
 
 
+def kept(case: Case, runners: Runners, wanted: Sequence[Part]) -> dict[str, tuple[float, float]]:
+    """What was measured before, if all that it hangs on is the same, or what is measured now."""
+    path = case.folder / "ablation.json"
+    key = digest([*sources(), Path(__file__)], case.digest, *(p.name for p in wanted))
+    known = json.loads(path.read_text()) if path.exists() else {}
+    if known.get("key") != key:
+        known = {"key": key, "gains": measure(case, runners, wanted)}
+        path.write_text(json.dumps(known) + "\n")
+    return {name: (on, off) for name, (on, off) in known["gains"].items()}
+
+
 def useless(rows: Mapping[str, Mapping[str, tuple[float, float]]]) -> Iterator[str]:
     """Parts, by model and name, that gain nothing anywhere."""
     for name in next(iter(rows.values()), {}):
@@ -151,7 +163,7 @@ def main() -> None:
         entry = index[model]
         for seed in seeds:
             case = Case(entry, PREPROCESS[entry["preproc"]], args.photos, seed)
-            every.setdefault(model, []).append(measure(case, runners, wanted))
+            every.setdefault(model, []).append(kept(case, runners, wanted))
             print(f"{model}, seed {seed}: done", file=sys.stderr, flush=True)
         of_model = every[model]
         rows[model] = {
