@@ -52,9 +52,9 @@ WORTH = 0.3
 """dB."""
 ALONE = BiasCorrection(inherited=False)
 PLAIN: tuple[Step, ...] = (Lower(), MinMaxRanges())
-LARGE, LITTLE, WHOLE = (c.steps for c in Recipe.load("best").candidates[-3:])
-"""Lower, equalize, choose, gptq, bias; in the first, only large maps are equalized; in the second, ranges clip little,
-and narrow is in the place of gptq.
+LITTLE, LARGE, WHOLE = (c.steps for c in Recipe.load("best").candidates[-3:])
+"""Lower, equalize, choose, gptq, bias; in the first, ranges clip little, and narrow is in the place of gptq; in the
+second, only large maps are equalized.
 """
 
 

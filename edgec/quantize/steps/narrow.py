@@ -32,12 +32,12 @@ class Narrow:
     Layers that read a value cannot know what is flat far behind them: the last sums of a network that draws masks
     (prisma) reach 3,500 where the sigmoid behind them says 0 or 1 of all beyond 600. Both ends are cut by `cut` as long
     as the noise at the outputs of `samples` samples falls; the last cut is taken back, since other samples reach
-    further. Values that make up less than `least` of the noise stay as they are, and those that the first cut does not
-    help on `few` samples: most, and they would take most of the time.
+    further. Values that make up less than `least` of the noise stay as they are, and those that two cuts do not help
+    on `few` samples: most, and they would take most of the time.
     """
 
     samples: int = 8
-    few: int = 3
+    few: int = 2
     least: float = 0.006
     cut: float = 0.7
     cuts: int = 5
@@ -58,7 +58,7 @@ class Narrow:
 
         for values, r, before in zip(groups, seen, first, strict=True):
             part = _part(before, total)
-            if part >= self.least and self._cuts(r, part, partial(cost, few, values), 1):
+            if part >= self.least and len(self._cuts(r, part, partial(cost, few, values), 2)) == 2:
                 of_many = partial(cost, many, values)
                 worth = [r, *self._cuts(r, of_many(r), of_many, self.cuts)]
                 ranges.update(dict.fromkeys(values, worth[max(0, len(worth) - 2)]))
