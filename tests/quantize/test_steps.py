@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+
 import numpy as np
 import pytest
 
-from edgec.ir import Array, Graph, Op, Value, interp, verify
+from edgec.ir import Array, Graph, Op, Run, Value, interp, verify
 from edgec.ops.compare import Greater
 from edgec.ops.conv import Conv2D, DepthwiseConv2D
 from edgec.ops.matmul import FullyConnected
@@ -13,12 +15,14 @@ from edgec.ops.pool import AveragePool2D, MaxPool2D
 from edgec.ops.quantize import Dequantize
 from edgec.ops.softmax import Softmax
 from edgec.ops.unary import Logistic
+from edgec.quantize import simulate
 from edgec.quantize.accuracy import tally
+from edgec.quantize.calibration import Sample
 from edgec.quantize.histograms import METHODS, Histogram, entropy, mse, noise, percentile
 from edgec.quantize.params import activation_quant
 from edgec.quantize.products import Products, apply, products
 from edgec.quantize.recipe import Recipe
-from edgec.quantize.steps import Step, steps
+from edgec.quantize.steps import Step, narrow, steps
 from edgec.quantize.steps.bias import BiasCorrection
 from edgec.quantize.steps.choose import Choose
 from edgec.quantize.steps.equalize import Equalize
@@ -249,6 +253,22 @@ def test_narrow_takes_the_last_cut_back() -> None:
     ends = [plain.do(Narrow(cuts=cuts)).ranges[behind] for cuts in (1, 2)]
     low, high = plain.ranges[behind]
     assert ends == [(low, high), (0.7 * low, 0.7 * high)]
+
+
+def test_narrow_asks_all_samples_of_those_that_few_say_gain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of three values one: its range as it is, and its cuts."""
+    asked = list[int]()
+
+    def counted(run: Run, some: Sequence[Sample]) -> Iterator[Mapping[str, Array]]:
+        asked.append(len(some))
+        return simulate.outputs(run, some)
+
+    monkeypatch.setattr(narrow, "outputs", counted)
+    worked(masks(), MinMaxRanges(), count=8).do(Narrow(samples=8, few=2))
+    wanted, tries = 1, 1 + Narrow.cuts
+    assert wanted + 2 < asked.count(8) <= wanted + tries
+    assert asked.count(2) >= wanted + 3
+    assert {*asked} == {2, 8}
 
 
 def test_narrow_takes_outputs_that_are_no_numbers() -> None:
