@@ -29,7 +29,8 @@ beside float activations, int8 weights (dynamic range) are the floats that they 
 activations as it goes.
 UNIDIRECTIONAL_SEQUENCE_LSTM is read with floats and int8; its variables are state, and so are resource variables
 (VAR_HANDLE, READ_VARIABLE, ASSIGN_VARIABLE, CALL_ONCE): see [state.md](state.md). TFLite_Detection_PostProcess is read
-with the fast suppression and one class for each box.
+with the fast suppression and one class for each box. Of MediaPipe's own operators those of its published networks are
+read, in their second versions where there are two; what they compute of landmarks stays in float.
 
 """
 
