@@ -8,6 +8,14 @@ from __future__ import annotations
 from typing import Any
 
 _FACE = {"labels": ["face"]}
+_FACEMESH = {
+    "task": "landmarks",
+    "preprocess": "0_1",
+    "output": "#0",
+    "columns": ["x", "y", "z"],
+    "activation": "sigmoid",
+    "threshold": 0.5,
+}
 
 FORMATS: dict[str, dict[str, Any]] = {
     "yolox": {
@@ -67,15 +75,8 @@ FORMATS: dict[str, dict[str, Any]] = {
         "suppression": "weighted",
         **_FACE,
     },
-    "facemesh": {
-        "task": "landmarks",
-        "preprocess": "0_1",
-        "output": "#0",
-        "columns": ["x", "y", "z"],
-        "score": "#1",
-        "activation": "sigmoid",
-        "threshold": 0.5,
-    },
+    "facemesh": {**_FACEMESH, "score": "#1"},
+    "facemesh-attention": {**_FACEMESH, "score": "#6"},
     "movenet": {"task": "pose", "preprocess": "letterbox=0"},
     "selfie": {"task": "segmentation", "preprocess": "0_1", "labels": ["person"]},
     "style": {"task": "image", "preprocess": "0_255", "range": "0_255"},

@@ -202,15 +202,16 @@ def _beside(shares: Sequence[Share], job: Job) -> Iterator[Share]:
 
 
 def _litert_of(model: bytes, board: str, tool: Picycles) -> float | None:
-    key = f"LiteRT {_how()} {hashlib.sha256(model).hexdigest()} {board}"
+    key = f"cycles of LiteRT {_how()} {hashlib.sha256(model).hexdigest()} {board}"
     known = _recall(key)
     if known is None:
         with tempfile.NamedTemporaryFile(suffix=".tflite") as f:
             f.write(model)
             f.flush()
-            known = [tool.litert(board, Path(f.name))]
-        _remember(key, known)
-    return None if known[0] is None else float(known[0])
+            known = tool.litert(board, Path(f.name))
+        if known is not None:  # LiteRT may be installed later
+            _remember(key, known)
+    return None if known is None else float(known)
 
 
 def places(main: Path, board_name: str) -> dict[tuple[int, int], float]:
