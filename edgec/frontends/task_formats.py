@@ -17,6 +17,22 @@ _FACEMESH = {
     "threshold": 0.5,
 }
 
+
+def _blaze(side: int, anchors: dict[int, int]) -> dict[str, Any]:
+    """MediaPipe's detectors of one class. side: of the input; anchors: how many a cell has, by stride."""
+    sizes = [[[side, side]] * n for n in anchors.values()]
+    return {
+        "task": "detection",
+        "preprocess": "m1_1,letterbox=0",
+        "anchors": {"strides": [*anchors], "sizes": sizes},
+        "scales": [float(side)] * 4,
+        "exponential": False,
+        "activation": "sigmoid",
+        "iou": 0.3,
+        "suppression": "weighted",
+    }
+
+
 FORMATS: dict[str, dict[str, Any]] = {
     "yolox": {
         "task": "detection",
@@ -63,18 +79,11 @@ FORMATS: dict[str, dict[str, Any]] = {
         "iou": 0.3,
         **_FACE,
     },
-    "blazeface": {
-        "task": "detection",
-        "preprocess": "m1_1,letterbox=0",
-        "anchors": {"strides": [8, 16], "sizes": [[[128, 128]] * 2, [[128, 128]] * 6]},
-        "scales": [128.0, 128.0, 128.0, 128.0],
-        "exponential": False,
-        "activation": "sigmoid",
-        "points": 6,
-        "iou": 0.3,
-        "suppression": "weighted",
-        **_FACE,
-    },
+    "blazeface": {**_blaze(128, {8: 2, 16: 6}), **_FACE, "points": 6},
+    "blazeface-back": {**_blaze(256, {16: 2, 32: 6}), **_FACE, "points": 6},
+    "blazeface-full": {**_blaze(192, {4: 1}), **_FACE, "points": 6, "threshold": 0.6},
+    "blazepose": {**_blaze(224, {8: 2, 16: 2, 32: 6}), "labels": ["person"], "points": 4},
+    "palm": {**_blaze(192, {8: 2, 16: 6}), "preprocess": "0_1,letterbox=0", "labels": ["palm"], "points": 7},
     "facemesh": {**_FACEMESH, "score": "#1"},
     "facemesh-attention": {**_FACEMESH, "score": "#6"},
     "movenet": {"task": "pose", "preprocess": "letterbox=0"},

@@ -37,6 +37,26 @@ def test_every_name_is_a_task_that_the_schema_takes_and_json_keeps(name: str) ->
 
 
 @pytest.mark.parametrize(
+    ("name", "side", "boxes", "numbers"),
+    [
+        ("blazeface", 128, 896, 16),
+        ("blazeface-back", 256, 896, 16),
+        ("blazeface-full", 192, 2304, 16),
+        ("blazepose", 224, 2254, 12),
+        ("palm", 192, 2016, 18),
+    ],
+)
+def test_detectors_of_mediapipe_have_the_boxes_of_its_files(name: str, side: int, boxes: int, numbers: int) -> None:
+    task = task_file(Path("m.tflite"), name).task
+    assert isinstance(task, Detection)
+    outputs = {n: TensorInfo(n, (1, boxes, size), "float32") for n, size in (("r", numbers), ("c", 1))}
+    bound = task.bind(outputs, (side, side))
+    assert bound.anchors is not None
+    assert len(bound.anchors.made((side, side), {})) == boxes
+    assert 4 + 2 * task.points == numbers
+
+
+@pytest.mark.parametrize(
     ("value", "said"),
     [
         ({"task": "detecton"}, 'did you mean "detection"?'),
