@@ -49,7 +49,7 @@ EK_KERNEL int ek_strip(const int32_t *x0, const int32_t *x1, int j, int ow, int 
                     for (; k < stop; k += (LANES), top += (LANES), bottom += (LANES)) { VERTICAL; }                 \
                 }                                                                                                   \
                 for (; j < last; j++, to += c) {                                                                    \
-                    const R *left = strip[0] + p->x0[j] - first, *right = strip[0] + p->x1[j] - first;              \
+                    const R *left = strip[0] + (p->x0[j] - first), *right = strip[0] + (p->x1[j] - first);          \
                     T few[LANES], *put = to;                                                                        \
                     COLUMN_SETUP;                                                                                   \
                     if (end - to >= over) {                                                                         \
