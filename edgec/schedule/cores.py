@@ -23,7 +23,8 @@ class Core:
     """One core. isa: the features that variants ask for; none where only plain kernels run.
 
     vector: bytes of a register, of which there are `registers`. macs_s8, macs_f32: multiply-accumulates a cycle at
-    best. stream: bytes a cycle from beyond the second cache. l1, l2: bytes of the data caches that it has for itself.
+    best. near, stream: bytes a cycle from the first cache, and from beyond the second. l1, l2: bytes of the data caches
+    that it has for itself.
     flags: of the C compiler, beside the target's. detect: the C function of ek_cpu.h that tells whether this machine is
     one; "": all of the target are. threads: the most that share a call. barrier: cycles that sharing costs. room: bytes
     of the arena that a call may take for the scratch of one thread; None: as many as it likes. tuned: the calls for
@@ -36,6 +37,7 @@ class Core:
     registers: int = 32
     macs_s8: float = 1
     macs_f32: float = 1
+    near: float = 16
     stream: float = 2
     l1: int = 32 << 10
     l2: int = 512 << 10

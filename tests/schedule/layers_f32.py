@@ -25,15 +25,24 @@ _CHAINS = ("", "", "", "add", "add relu", "prelu", "add prelu", "hard_swish", "a
 
 
 def _layer(
-    one: Pick, family: str, spec: OpDef, *shapes: tuple[int, ...], weights: int = 2, chain: str = "", fan: int = 1
+    one: Pick,
+    family: str,
+    spec: OpDef,
+    *shapes: tuple[int, ...],
+    weights: int = 2,
+    chain: str = "",
+    fan: int = 1,
+    zeros: float = 0.0,
 ) -> Layer:
     """An op, of whose inputs the first is none of `weights` constants; then the ops that a chain names.
 
-    fan: products of a sum, where sums are to be near one, as networks have them.
+    fan: products of a sum, where sums are to be near one, as networks have them. zeros: part of the weights that are.
     """
     build, values = Builder("layer"), list[Value]()
     for i, shape in enumerate(shapes):
         data = (one.rng.normal(size=shape) / (np.sqrt(fan) if i == 1 else 1)).astype(np.float32)
+        if i == 1 and zeros:
+            data[one.rng.random(shape) < zeros] = 0
         values.append(build.const(data, f"c{i}") if 0 < i <= weights else build.input(f"x{i}", TensorType(shape)))
     y = build.add(spec, values, "y")
     for i, name in enumerate(chain.split()):
@@ -80,6 +89,14 @@ def square(one: Pick) -> Layer:
     return _layer(one, "square float", spec, x, (o, 3, 3, x[3]), (o,), chain=one(*_CHAINS), fan=9 * x[3])
 
 
+def sparse(one: Pick) -> Layer:
+    """1x1 of which most weights are zeros: pixels around whole blocks, result channels without a weight."""
+    x, o = (one(1, 1, 2), one(1, 3, 8), one(1, 4, 5, 11, 32, 33), one(1, 3, 4, 7, 16, 33, 130)), one(1, 2, 4, 7, 16, 33)
+    spec, zeros = Conv2D((1, 1), (0, 0, 0, 0), (1, 1), one(*_ACTS)), one(0.6, 0.75, 0.9, 0.99)
+    chain = one(*_CHAINS)
+    return _layer(one, "sparse float", spec, x, (o, 1, 1, x[3]), (o,), chain=chain, fan=x[3], zeros=zeros)
+
+
 def depthwise(one: Pick) -> Layer:
     """Those that have tiles of their own, and others; depth multipliers."""
     kh, kw = one((3, 3), (3, 3), (3, 3), (5, 5), (2, 3), (1, 1), (1, 7), (7, 4))
@@ -120,4 +137,4 @@ def product(one: Pick) -> Layer:
     return _layer(one, "product float", spec, a, (*lead, *b)[one(0, 0, 1) * len(lead) :], weights=0)
 
 
-MAKERS: tuple[Callable[[Pick], Layer], ...] = (dense, square, depthwise, transposed, connected, product)
+MAKERS: tuple[Callable[[Pick], Layer], ...] = (dense, square, sparse, depthwise, transposed, connected, product)

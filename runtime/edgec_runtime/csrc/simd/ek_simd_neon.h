@@ -59,6 +59,13 @@ EK_KERNEL ek_vf ek_vf_reciprocal(ek_vf a) {
     return r * vrecpsq_f32(a, r);
 }
 EK_KERNEL ek_vf ek_vf_sign_of(ek_vf a, ek_vf sign) { return vbslq_f32(vdupq_n_u32(0x80000000), sign, a); }
+/* Rows become columns. */
+EK_KERNEL void ek_vf_turn(ek_vf *v) {
+    const float64x2_t a = vreinterpretq_f64_f32(vtrn1q_f32(v[0], v[1])), b = vreinterpretq_f64_f32(vtrn2q_f32(v[0], v[1]));
+    const float64x2_t c = vreinterpretq_f64_f32(vtrn1q_f32(v[2], v[3])), d = vreinterpretq_f64_f32(vtrn2q_f32(v[2], v[3]));
+    v[0] = vreinterpretq_f32_f64(vtrn1q_f64(a, c)), v[1] = vreinterpretq_f32_f64(vtrn1q_f64(b, d));
+    v[2] = vreinterpretq_f32_f64(vtrn2q_f64(a, c)), v[3] = vreinterpretq_f32_f64(vtrn2q_f64(b, d));
+}
 EK_KERNEL float ek_vf_sum(ek_vf a) { return vaddvq_f32(a); }
 EK_KERNEL float ek_vf_largest(ek_vf a) { return vmaxvq_f32(a); }
 

@@ -1,0 +1,81 @@
+"""1x1 convolutions of pruned networks, of which only the weights that are not zero are multiplied."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from edgec.emit.c import segment_source
+from edgec.ir import Builder, Graph, TensorType, interp
+from edgec.ops.binary import Add
+from edgec.ops.concat import Concat
+from edgec.ops.conv import Conv2D
+from edgec.ops.prelu import PRelu
+from edgec.ops.unary import Logistic
+from edgec.schedule.cores import core
+from tests.harness import assert_agree, random_inputs
+from tests.schedule.on import on
+from tests.schedule.runner import run_on
+
+SPARSE = "ek_sparse_f32_simd("
+CASES = (
+    # image, channels of the result, zeros, act, what follows
+    ((1, 8, 8, 128), 32, 0.75, "relu6", ""),
+    ((1, 7, 9, 130), 33, 0.75, "none", "add"),
+    ((2, 5, 5, 256), 7, 0.9, "relu", ""),
+    ((1, 1, 33, 100), 18, 0.7, "none", "prelu"),
+    ((1, 6, 6, 97), 12, 0.6, "none", "logistic"),
+    ((1, 6, 7, 97), 12, 0.6, "none", "concat"),
+)
+Case = tuple[tuple[int, ...], int, float, str, str]
+
+
+def _graph(case: Case) -> Graph:
+    image, channels, zeros, act, then = case
+    rng, build = np.random.default_rng(channels), Builder("sparse")
+    weights = rng.normal(size=(channels, 1, 1, image[3])).astype(np.float32) / 8
+    weights[
+        rng.permuted(np.arange(weights.size).reshape(channels, -1), axis=1).reshape(weights.shape) % 100 < 100 * zeros
+    ] = 0
+    bias = build.const(rng.normal(size=channels).astype(np.float32))
+    y = build.add(Conv2D(act=act), [build.input("x", TensorType(image)), build.const(weights), bias], "y")
+    if then == "add":
+        y = build.add(Add("relu"), [y, build.input("other", y.type)], "z")
+    if then == "prelu":
+        y = build.add(PRelu(), [y, build.const(rng.normal(size=channels).astype(np.float32))], "z")
+    if then == "logistic":
+        y = build.add(Logistic(), [y], "z")
+    if then == "concat":
+        y = build.add(Concat(3), [build.input("other", y.type), y], "z")
+    build.graph.outputs = [y]
+    return build.graph
+
+
+def _is_sparse(graph: Graph, name: str) -> bool:
+    return SPARSE in segment_source(graph, "seg", core(name)).text
+
+
+@pytest.mark.parametrize("name", on("cortex_a72", "sanitized_a76"))
+@pytest.mark.parametrize("parts", [0, 3])
+def test_what_is_zero_is_left_out(name: str, parts: int) -> None:
+    graphs = [_graph(case) for case in CASES]
+    for graph in graphs:
+        assert _is_sparse(graph, "cortex_a72")
+    inputs = [random_inputs(g, i) for i, g in enumerate(graphs)]
+    for graph, given, got in zip(graphs, inputs, run_on(name, graphs, inputs, parts), strict=True):
+        assert_agree(got, interp(graph, given))
+
+
+@pytest.mark.parametrize(
+    ("case", "name"),
+    [
+        (((1, 8, 8, 128), 32, 0.5, "none", ""), "cortex_a72"),  # too few zeros
+        (((1, 8, 8, 64), 32, 0.75, "none", ""), "cortex_a72"),  # too few products in a sum
+        (((1, 56, 56, 144), 32, 0.75, "none", ""), "cortex_a76"),  # bands keep such images out of memory
+        (((1, 8, 8, 128), 32, 1.0, "none", ""), "cortex_a72"),  # nothing is left
+        (((1, 8, 8, 128), 32, 0.75, "none", ""), "cortex_a53"),  # whose loads take as long as products
+        (((1, 8, 8, 128), 32, 0.75, "none", ""), "x86_64_v3"),
+    ],
+)
+def test_where_all_are_multiplied(case: Case, name: str) -> None:
+    assert not _is_sparse(_graph(case), name)
