@@ -64,6 +64,7 @@ class CSource:
 
     functions: what its profile knows, in order: every op that computes something, the same on all cores, whatever one
     fuses. calls: for each op of the graph its position among them; None where what it copies is where it should be.
+    within: the same of the one in whose time it is, where several are done at once.
     constants: bytes of its read-only arrays. weights: the file that has those of them that are not in the text.
     places: where the values lie. complete: after how many of the functions the values that are written as a whole lie
     there; others never do. asked: the calls of plain kernels that it computes, by the name of their function.
@@ -76,6 +77,7 @@ class CSource:
     headers: tuple[str, ...]
     plan: Plan
     calls: tuple[int | None, ...]
+    within: tuple[int | None, ...]
     functions: tuple[str, ...]
     constants: int
     weights: WeightsFile
@@ -133,9 +135,11 @@ def segment_source(
     code = text_of(writer, plan, headers, name) + entries(name, marks, core.threads, flushed)
     numbers = {op: number for number, op in enumerate(made.ops)}
     calls = tuple(numbers.get(i) for i in range(len(graph.ops)))
+    done = {i: numbers.get(step.at) for step in made.steps for i in step.ops}
+    within = tuple(done.get(i) for i in range(len(graph.ops)))
     asked = tuple((f"op{s.at}_{graph.ops[s.at].kind}", call) for s in made.asked for call in s.calls)
     return CSource(
-        name, code, tuple(headers), plan, calls, functions, writer.constant_bytes, writer.weights, made.places,
+        name, code, tuple(headers), plan, calls, within, functions, writer.constant_bytes, writer.weights, made.places,
         complete(graph, made), asked, writer.spans,
     )  # fmt: skip
 

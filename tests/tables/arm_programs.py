@@ -128,7 +128,7 @@ def _emitted(model: Path, board_name: str, rules: Rules = DEFAULT) -> tuple[Sequ
 def _by_call(segment: Segment, source: CSource) -> dict[int, list[Op]]:
     """The ops of each function, in order."""
     ops: dict[int, list[Op]] = {}
-    for op, call in zip(segment.graph.ops, source.calls, strict=True):
+    for op, call in zip(segment.graph.ops, source.within, strict=True):
         if call is not None:
             ops.setdefault(call, []).append(op)
     return dict(sorted(ops.items()))

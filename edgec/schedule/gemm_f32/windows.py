@@ -18,8 +18,8 @@ ROWS = {16: (8, 7, 6, 5, 4, 3, 2, 1), 32: (6, 5, 4, 3, 2, 1), 64: (14, 12, 10, 8
 _PARTIAL = {1: 4, 2: 2, 3: 2}
 """Sums apart in tiles of few windows, whose additions would wait for each other."""
 
-WIDE = 48
-"""Channels of pixels so far apart that a core does not take them for one stream."""
+LINE = 16
+"""Floats of a line of the cache."""
 
 _LATENCY = 8
 """Additions in flight that keep the multipliers of a core busy."""
@@ -81,6 +81,12 @@ class Walk:
     touch: int
 
 
+def scattered(channels: int) -> bool:
+    """Whether a core does not take the lines of pixels of so many floats for one stream, as a tile reads them: they are
+    far apart, or now one and now two."""
+    return channels >= 48 or (channels > LINE and channels % LINE > 0)
+
+
 def beyond(core: Core, floats: int) -> bool:
     """Whether so much is more than the second cache keeps."""
     return 4 * floats > core.l2 // 2
@@ -97,7 +103,7 @@ def walks(c: Windows, core: Core) -> Iterator[Walk]:
     panels = -(-(c.oc // c.groups) // (2 * lanes))
     floats = c.n * (c.ih * c.iw * c.ic + c.oh * c.ow * c.oc)
     many, by_panel = beyond(core, floats), int(c.taps * c.oc > floats)
-    touch = many * ((c.ic >= WIDE) + 2 * (c.oc >= WIDE))
+    touch = many * (scattered(c.ic) + 2 * scattered(c.oc))
     for tile in tiles(c, core):
         best = _block(c, core, tile)
         if core.threads > 1 and c.n * c.oh == 1:

@@ -10,7 +10,7 @@ import numpy as np
 
 from edgec.ir import Array
 from edgec.schedule.cores import Core
-from edgec.schedule.gemm_f32.windows import ROWS, WIDE, Windows, beyond, row_cycles, tile_cycles, tiles
+from edgec.schedule.gemm_f32.windows import ROWS, Windows, beyond, row_cycles, scattered, tile_cycles, tiles
 
 SQUARES: dict[int, tuple[float, ...]] = {2: (1.0,), 4: (0.5, 2.0)}
 """By the results of a tile in each direction: the transforms are of 0, the roots of these, and infinity.
@@ -127,7 +127,7 @@ def _best(m: int, c: Windows, core: Core) -> Tiling:
     t = Tiling(m, rows, rows, min(-(-c.oc // (2 * lanes)), _PANELS))
     t = replace(t, block=_block(t, c, core))
     many = beyond(core, c.n * (c.ih * c.iw * c.ic + c.oh * c.ow * c.oc))
-    return replace(t, by_panel=int(-(-count // t.block) < core.threads), touch=many * (1 + 2 * (c.oc >= WIDE)))
+    return replace(t, by_panel=int(-(-count // t.block) < core.threads), touch=many * (1 + 2 * scattered(c.oc)))
 
 
 def _block(t: Tiling, c: Windows, core: Core) -> int:

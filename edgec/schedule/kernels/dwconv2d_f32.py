@@ -9,7 +9,7 @@ import numpy as np
 from edgec.ir import Array, KernelCall, Scratch, Struct, Table, constant
 from edgec.schedule.cores import Core
 from edgec.schedule.gemm_f32.epilogue import epilogue
-from edgec.schedule.gemm_f32.windows import WIDE, beyond
+from edgec.schedule.gemm_f32.windows import beyond, scattered
 from edgec.schedule.shares import by_channels
 from edgec.schedule.variant import Schedule, Variant
 
@@ -49,7 +49,7 @@ def _schedules(call: KernelCall, core: Core) -> Sequence[Schedule]:
         return []
     if s["oc"] != s["ic"] or s["kh"] * s["kw"] > _TAPS or s["ic"] < 4:
         return []
-    touch = (3, 0) if s["ic"] >= WIDE and beyond(core, _floats(s)) else (0, 3)
+    touch = (3, 0) if scattered(s["ic"]) and beyond(core, _floats(s)) else (0, 3)
     return [{"cols": cols, "touch": t} for cols in _cols(s) for t in touch]
 
 
