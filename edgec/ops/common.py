@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
+from flatbuffers import flexbuffers
 
 from edgec.errors import UnsupportedError
 from edgec.ir import Array, Op, OpDef, Pointer, Quant, Struct, Table, TensorType, TfliteOp, Value
@@ -46,6 +50,15 @@ def real_types(spec: OpDef, *x: TensorType, int8: bool = True) -> None:
     if any(t.dtype != x[0].dtype or t.dtype not in ("float32", "int8")[: 1 + int8] for t in x):
         given = " and ".join(map(str, x))
         raise ValueError(f"{spec.kind} of {given}; edgec computes it in float32{' or int8' if int8 else ''}")
+
+
+def custom_options(op: TfliteOp) -> Mapping[str, Any]:
+    """What a custom operator's options name. Raises ValueError where they are no map."""
+    raw = b"" if op.options is None else bytes(op.options)
+    given = flexbuffers.Loads(raw) if raw else None
+    if not isinstance(given, dict):
+        raise ValueError("options that are no map")
+    return given
 
 
 def axis_of(axis: int, rank: int) -> int:

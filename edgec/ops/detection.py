@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from flatbuffers import flexbuffers
 
 from edgec.ir import Array, KernelCall, Op, OpDef, Sample, Struct, TensorType, TfliteOp
 from edgec.ir.opdef import Arg
 from edgec.ir.types import dequantize
-from edgec.ops.common import real_types
+from edgec.ops.common import custom_options, real_types
 from edgec.ops.quantize import Dequantize
 from edgec.ops.suppression import overlap
 
@@ -77,7 +76,7 @@ class Detections(OpDef):
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
         """Of the fast suppression alone, with one class for each detection: what exporters write."""
-        given = flexbuffers.Loads(bytes(op.options))
+        given = custom_options(op)
         if given.get("use_regular_nms", False) or given["max_classes_per_detection"] != 1:
             raise ValueError("suppression by class (use_regular_nms) and several classes for a box are not supported")
         b, inputs = op.build, []

@@ -6,32 +6,22 @@ are matrices [1,4,4] of which the first two rows count, x' = m[0,0] x + m[0,1] y
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import cos, isfinite, sin
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from flatbuffers import flexbuffers
 
 from edgec.ir import Array, KernelCall, Op, OpDef, Sample, Struct, TensorType, TfliteOp
 from edgec.ir.opdef import Arg
-from edgec.ops.common import real_types
+from edgec.ops.common import custom_options, real_types
 from edgec.ops.window import Pair
 
 _F = np.float32
 _MATRIX = (1, 4, 4)
 _MOST = 4096
 """Pixels of a side of the part."""
-
-
-def _options(op: TfliteOp) -> Mapping[str, Any]:
-    """Raises ValueError where they are no map: the first version's operators have others."""
-    raw = b"" if op.options is None else bytes(op.options)
-    given = flexbuffers.Loads(raw) if raw else None
-    if not isinstance(given, dict):
-        raise ValueError("options that are no map")
-    return given
 
 
 @dataclass(frozen=True)
@@ -89,7 +79,7 @@ class LandmarksToTransform(OpDef):
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
         """Of the second version."""
-        given = _options(op)
+        given = custom_options(op)
         x = op.input(0)
         index = np.array(given["subset_idxs"], np.int64)
         if index.ndim != 1 or ((index < 0) | (index >= x.type.shape[1])).any():
@@ -169,7 +159,7 @@ class TransformTensor(OpDef):
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
         """Of the second version."""
-        given = _options(op)
+        given = custom_options(op)
         spec = cls((int(given["output_height"]), int(given["output_width"])))
         op.build.write(spec, [op.input(0), op.input(1)], op.outputs)
 

@@ -9,17 +9,24 @@ import numpy as np
 from edgec.ir import Builder, OpDef, TensorType, Value
 from edgec.ops.activation import Clamp, LeakyRelu
 from edgec.ops.binary import Add
+from edgec.ops.concat import Concat
 from edgec.ops.conv import Conv2D, DepthwiseConv2D
 from edgec.ops.matmul import BatchMatMul, FullyConnected
 from edgec.ops.prelu import PRelu
 from edgec.ops.transpose_conv import TransposeConv2D
-from edgec.ops.unary import HardSwish, Relu
+from edgec.ops.unary import HardSwish, Logistic, Relu
 from tests.harness import random_inputs
 from tests.schedule.layers import Layer, Pick
 
 _LEADS: tuple[tuple[int, ...], ...] = ((), (2,), (2, 3))
 _ACTS = ("none", "relu", "relu6")
-_UNARY = {"relu": Relu(), "hard_swish": HardSwish(), "leaky": LeakyRelu(0.3), "clamp": Clamp(-0.5, 2.0)}
+_UNARY = {
+    "relu": Relu(),
+    "logistic": Logistic(),
+    "hard_swish": HardSwish(),
+    "leaky": LeakyRelu(0.3),
+    "clamp": Clamp(-0.5, 2.0),
+}
 _CHAINS = ("", "", "", "add", "add relu", "prelu", "add prelu", "hard_swish", "add hard_swish", "leaky", "clamp",
            "relu add clamp", "prelu add", "add add")  # fmt: skip
 
@@ -46,15 +53,17 @@ def _layer(
         values.append(build.const(data, f"c{i}") if 0 < i <= weights else build.input(f"x{i}", TensorType(shape)))
     y = build.add(spec, values, "y")
     for i, name in enumerate(chain.split()):
-        y = _followed(one, build, y, name, i)
+        y = followed(one, build, y, name, i)
     build.graph.outputs = [y]
     return Layer(family, build.graph, random_inputs(build.graph, int(one.rng.integers(1 << 30))))
 
 
-def _followed(one: Pick, build: Builder, y: Value, name: str, i: int) -> Value:
+def followed(one: Pick, build: Builder, y: Value, name: str, i: int = 0) -> Value:
     """One more op on a result."""
     if name == "add":
         return build.add(Add(one(*_ACTS)), [build.input(f"other{i}", y.type), y], f"y{i}")
+    if name == "concat":
+        return build.add(Concat(3), [build.input("other", y.type), y], f"y{i}")
     if name == "prelu":
         slope = one.rng.normal(size=y.type.shape[-1:]).astype(np.float32)
         return build.add(PRelu(), [y, build.const(slope, "slope")], f"y{i}")

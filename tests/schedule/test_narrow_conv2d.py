@@ -7,11 +7,11 @@ import pytest
 
 from edgec.emit.c import segment_source
 from edgec.ir import Builder, Graph, TensorType, interp
-from edgec.ops.concat import Concat
 from edgec.ops.conv import Conv2D
-from edgec.ops.unary import Logistic
 from edgec.schedule.cores import core
 from tests.harness import assert_agree, random_inputs
+from tests.schedule.layers import Pick
+from tests.schedule.layers_f32 import followed
 from tests.schedule.on import WIDTHS, on
 from tests.schedule.runner import run_on
 
@@ -33,10 +33,8 @@ def _graph(case: tuple[tuple[int, ...], int, tuple[int, int], int, tuple[int, ..
     bias = build.const(rng.normal(size=channels).astype(np.float32))
     spec = Conv2D((down, 1), (top, bottom, left, right), (dilation, dilation), act)
     y = build.add(spec, [build.input("x", TensorType(image)), w, bias], "y")
-    if then == "logistic":
-        y = build.add(Logistic(), [y], "z")
-    if then == "concat":
-        y = build.add(Concat(3), [build.input("other", y.type), y], "z")
+    if then:
+        y = followed(Pick(rng), build, y, then)
     build.graph.outputs = [y]
     return build.graph
 

@@ -84,7 +84,7 @@ class Walk:
 def scattered(channels: int) -> bool:
     """Whether a core does not take the lines of pixels of so many floats for one stream, as a tile reads them: they are
     far apart, or now one and now two."""
-    return channels >= 48 or (channels > LINE and channels % LINE > 0)
+    return channels >= 3 * LINE or (channels > LINE and channels % LINE > 0)
 
 
 def beyond(core: Core, floats: int) -> bool:

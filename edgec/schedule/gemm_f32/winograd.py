@@ -10,7 +10,7 @@ import numpy as np
 
 from edgec.ir import Array
 from edgec.schedule.cores import Core
-from edgec.schedule.gemm_f32.windows import ROWS, Windows, beyond, row_cycles, scattered, tile_cycles, tiles
+from edgec.schedule.gemm_f32.windows import LINE, ROWS, Windows, beyond, row_cycles, scattered, tile_cycles, tiles
 
 SQUARES: dict[int, tuple[float, ...]] = {2: (1.0,), 4: (0.5, 2.0)}
 """By the results of a tile in each direction: the transforms are of 0, the roots of these, and infinity.
@@ -30,9 +30,6 @@ _BETWEEN = 1
 
 _HALF = 0.55
 """Of the time of a panel, what one with a single vector takes."""
-
-_LINE = 16
-"""Floats of a line of a cache."""
 
 _ROOM = 192 << 10
 """Bytes of scratch at most, of which a second cache keeps enough."""
@@ -72,8 +69,8 @@ class Tiling:
     def apart(self, c: Windows, lanes: int) -> tuple[int, int]:
         """Floats between the matrices before and after the product; never such that all fall on the same lines."""
         wide = min(self.panels * 2 * lanes, -(-c.oc // lanes) * lanes)
-        before, after = (-(-self.block * n // _LINE) for n in (max(c.ic, lanes), wide))
-        return (before + (before % 8 == 0)) * _LINE, (after + (after % 8 == 0)) * _LINE
+        before, after = (-(-self.block * n // LINE) for n in (max(c.ic, lanes), wide))
+        return (before + (before % 8 == 0)) * LINE, (after + (after % 8 == 0)) * LINE
 
     def floats(self, c: Windows, lanes: int) -> int:
         """Of scratch."""

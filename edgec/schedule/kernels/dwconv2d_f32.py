@@ -9,14 +9,12 @@ import numpy as np
 from edgec.ir import Array, KernelCall, Scratch, Struct, Table, constant
 from edgec.schedule.cores import Core
 from edgec.schedule.gemm_f32.epilogue import epilogue
-from edgec.schedule.gemm_f32.windows import beyond, scattered
+from edgec.schedule.gemm_f32.windows import LINE, beyond, scattered
 from edgec.schedule.shares import by_channels
 from edgec.schedule.variant import Schedule, Variant
 
 _COLS, _TAPS = (8, 7, 6, 5, 4), 64
 """Results of the tiles, and the most taps of the one of any shape."""
-_LINE = 16
-"""Channels of a cache line."""
 
 
 def _square(s: dict[str, int]) -> bool:
@@ -39,8 +37,8 @@ def _cols(s: dict[str, int]) -> list[int]:
 
 def _chunk(s: dict[str, int], core: Core) -> int:
     """Channels of which the first cache keeps the rows that a row of results reads, and that row; all if it can."""
-    lines = core.l1 * 3 // 16 // (_LINE * (s["kh"] * s["iw"] + s["ow"]))
-    return min(s["ic"], max(2, lines) * _LINE)
+    lines = core.l1 * 3 // 16 // (LINE * (s["kh"] * s["iw"] + s["ow"]))
+    return min(s["ic"], max(2, lines) * LINE)
 
 
 def _schedules(call: KernelCall, core: Core) -> Sequence[Schedule]:
@@ -82,7 +80,7 @@ def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
     p = Struct(
         "ek_dwconv2d_f32_t", **{name: s[name] for name in names}, c=c, yx=done.pitch or c,
         apart=s["dw"] if cols else 1, cols=cols, chunk=_chunk(s, core) if cols else c, ring=0,
-        by_channels=by_channels(s["n"] * s["ih"] * s["iw"], c) if c % _LINE == 0 else 0, touch=schedule["touch"],
+        by_channels=by_channels(s["n"] * s["ih"] * s["iw"], c) if c % LINE == 0 else 0, touch=schedule["touch"],
         **done.fields(),
     )  # fmt: skip
     slope = 0 if done.slope is None else Table(pad(done.slope, lanes), "s")
