@@ -30,6 +30,10 @@ def largest_part(total: int, block: int, panels: int, parts: int) -> int:
 
 def equal_blocks(total: int, blocks: Iterable[int], panels: int, parts: int) -> int:
     """The first of some lengths of a block by which parts get as many windows times panels; else the most equal."""
-    known = list(blocks)
-    good = (n for n in known if largest_part(total, n, panels, parts) * parts <= _EQUAL * total * panels)
-    return next(good, min(known, key=lambda n: largest_part(total, n, panels, parts)))
+    largest: dict[int, int] = {}
+    for n in blocks:
+        if n not in largest:
+            largest[n] = largest_part(total, n, panels, parts)
+            if largest[n] * parts <= _EQUAL * total * panels:
+                return n
+    return min(largest, key=largest.__getitem__)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 
 from edgec.ir import Struct
 from edgec.schedule.cores import Core
@@ -109,10 +111,12 @@ def _rows(c: Windows, t: Tile, core: Core) -> Iterator[Walk]:
         yield Walk(t.mr, t.nr, t.depth, part.ow, b, cols, int(panels > image))
 
 
+@lru_cache(maxsize=4096)
 def _shared(total: int, row: int, mr: int, panels: int, parts: int) -> int:
     """Windows in a row, `row` or a little fewer, such that all parts get as many."""
-    fewer = (_even(total, n, mr) for n in range(row, max(mr, row // 3) - 1, -mr))
-    return equal_blocks(total, [row, *(n for n in fewer if n <= row)], panels, parts)
+    counts = dict.fromkeys(_ceil(total, n) for n in range(row, max(mr, row // 3) - 1, -mr))
+    fewer = (_even(total, _ceil(total, count), mr) for count in counts)
+    return equal_blocks(total, itertools.chain([row], (n for n in fewer if n <= row)), panels, parts)
 
 
 def _even(total: int, wanted: int, mr: int) -> int:
