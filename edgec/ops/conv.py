@@ -57,6 +57,9 @@ from edgec.ops.windows_nd import conv_by_taps, conv_in_planes, of_one_row
 _WIDEST = 1 << 16
 """Pixels: a dilated window as wide as this is no window of an image."""
 
+_COLUMNS = 1 << 22
+"""Elements of patches at a time: the next cache holds them, and a large image takes no gigabytes."""
+
 
 @dataclass(frozen=True)
 class _Conv(OpDef):
@@ -215,15 +218,18 @@ class Conv2D(_Conv):
         return w.shape[0]
 
     def accumulate(self, p: Array, w: Array) -> Array:
-        """One matrix product per group."""
+        """One matrix product per group and some rows: the columns of all are as many times larger as the kernel."""
         n, h, wd, c = p.shape[:4]
         o, depth = w.shape[0], w.shape[3]
         groups = c // depth
         out = np.empty((n, h, wd, o), np.result_type(p, w))
-        for i, g in product(range(n), range(groups)):  # the columns of one image are as many times larger as the kernel
-            cols = p[i, :, :, g * depth : (g + 1) * depth].transpose(0, 1, 3, 4, 2).reshape(h * wd, -1)
+        step = max(1, _COLUMNS // (wd * w[0].size))
+        for i, g, top in product(range(n), range(groups), range(0, h, step)):
+            part = p[i, top : top + step, :, g * depth : (g + 1) * depth]
+            cols = part.transpose(0, 1, 3, 4, 2).reshape(len(part) * wd, -1)
             rows = w[g * o // groups : (g + 1) * o // groups].reshape(o // groups, -1)
-            out[i, ..., g * o // groups : (g + 1) * o // groups] = (cols @ rows.T).reshape(h, wd, -1)
+            made = (cols @ rows.T).reshape(len(part), wd, -1)
+            out[i, top : top + step, :, g * o // groups : (g + 1) * o // groups] = made
         return out
 
     def pack(self, w: Array) -> Array:
