@@ -1,47 +1,59 @@
-"""Operators of onnxruntime's own domain, com.microsoft, which its optimiser writes: each as the standard ones that it
-stands for."""
+"""Operators that are not in the standard, each as the standard ones that it stands for: of onnxruntime's own domain,
+com.microsoft, which its optimiser writes, and the experimental ones that ONNX took back in version 1.5."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import onnx
 from onnx import FunctionProto, NodeProto
 from onnx.helper import get_attribute_value, make_node
 
+from edgec.frontends.onnx_file import DOMAINS
+
+Shape = tuple[int, ...]
+
+_MICROSOFT = "com.microsoft"
 _OPSET = 23
 """Of the bodies: the first with RMSNormalization."""
 
 
 def is_contributed(node: NodeProto) -> bool:
-    """Whether it is an operator of that domain that edgec knows."""
-    return node.domain == "com.microsoft" and node.op_type in _BODIES
+    """Whether it is one of them."""
+    return node.op_type in _bodies(node)
 
 
-def contributed(node: NodeProto, ranks: Sequence[int]) -> FunctionProto:
-    """The body of such an operator; `ranks` of its inputs, 0 for absent ones."""
+def _bodies(node: NodeProto) -> Mapping[str, Body]:
+    """Of the operators of a node's domain."""
+    if node.domain == _MICROSOFT:
+        return _OF_MICROSOFT
+    return _EXPERIMENTAL if node.domain in DOMAINS else {}
+
+
+def contributed(node: NodeProto, shapes: Sequence[Shape]) -> FunctionProto:
+    """The body of such an operator; `shapes` of its inputs, () for absent ones."""
     attrs = {a.name: _plain(get_attribute_value(a)) for a in node.attribute}
     inputs = [f"x{i}" if name else "" for i, name in enumerate(node.input)]
-    nodes = _BODIES[node.op_type](inputs, attrs, ranks)
+    nodes = _bodies(node)[node.op_type](inputs, attrs, shapes)
     outputs = ["y", *(f"y{i}" for i in range(1, len(node.output)))]
     if attrs:
         raise ValueError(f"edgec does not know the attribute {next(iter(attrs))} of {node.op_type}")
     formal = [name or f"absent{i}" for i, name in enumerate(inputs)]
-    imports = [onnx.helper.make_opsetid("", _OPSET), onnx.helper.make_opsetid("com.microsoft", 1)]
-    return onnx.helper.make_function("com.microsoft", node.op_type, formal, outputs, nodes, imports)
+    imports = [onnx.helper.make_opsetid("", _OPSET), onnx.helper.make_opsetid(_MICROSOFT, 1)]
+    return onnx.helper.make_function(node.domain, node.op_type, formal, outputs, nodes, imports)
 
 
 def _plain(value: Any) -> Any:
     return value.decode() if isinstance(value, bytes) else value
 
 
-Body = Callable[[list[str], dict[str, Any], Sequence[int]], list[NodeProto]]
+Body = Callable[[list[str], dict[str, Any], Sequence[Shape]], list[NodeProto]]
 """Makes nodes that write `y`, of the names of the inputs, the attributes, of which it takes out those it knows, and the
-ranks of the inputs."""
+shapes of the inputs."""
 
 
-def _fused_conv(x: list[str], attrs: dict[str, Any], ranks: Sequence[int]) -> list[NodeProto]:
+def _fused_conv(x: list[str], attrs: dict[str, Any], shapes: Sequence[Shape]) -> list[NodeProto]:
     """Conv, + Z, an activation."""
     act, parameters = attrs.pop("activation", ""), attrs.pop("activation_params", [])
     convs = {name: attrs.pop(name) for name in list(attrs) if name in _OF_CONV}
@@ -59,53 +71,52 @@ def _activation(name: str, parameters: list[float], x: str) -> list[NodeProto]:
     if not name:
         return [make_node("Identity", [x], ["y"])]
     if name == "Clip":
-        low, high = (
-            make_node("Constant", [], [n], value_float=v) for n, v in zip(("low", "high"), parameters, strict=True)
-        )
+        low, high = (_constant(n, v) for n, v in zip(("low", "high"), parameters, strict=True))
         return [low, high, make_node("Clip", [x, "low", "high"], ["y"])]
     given = dict(zip(_PARAMETERS.get(name, ()), parameters, strict=False))
     return [make_node(name, [x], ["y"], **given)]
 
 
-def _fused_matmul(x: list[str], attrs: dict[str, Any], ranks: Sequence[int]) -> list[NodeProto]:
+def _fused_matmul(x: list[str], attrs: dict[str, Any], shapes: Sequence[Shape]) -> list[NodeProto]:
     """alpha * A' · B'."""
     if attrs.pop("transBatchA", 0) or attrs.pop("transBatchB", 0):
         raise ValueError("a batch axis inside the matrices is not supported")
     nodes, names = list[NodeProto](), list[str]()
-    for name, rank, swap in zip(x, ranks, (attrs.pop("transA", 0), attrs.pop("transB", 0)), strict=False):
+    for name, shape, swap in zip(x, shapes, (attrs.pop("transA", 0), attrs.pop("transB", 0)), strict=False):
+        rank = len(shape)
         swapped = [*range(rank - 2), rank - 1, rank - 2]
         names.append(f"{name}_t" if swap and rank > 1 else name)
         nodes += [make_node("Transpose", [name], names[-1:], perm=swapped)] if names[-1] != name else []
     product = [*nodes, make_node("MatMul", names, ["product"])]
-    alpha = make_node("Constant", [], ["alpha"], value_float=attrs.pop("alpha", 1.0))
+    alpha = _constant("alpha", attrs.pop("alpha", 1.0))
     return [*product, alpha, make_node("Mul", ["product", "alpha"], ["y"])]
 
 
-def _gelu(x: list[str], attrs: dict[str, Any], ranks: Sequence[int]) -> list[NodeProto]:
+def _gelu(x: list[str], attrs: dict[str, Any], shapes: Sequence[Shape]) -> list[NodeProto]:
     """With an optional bias."""
     if len(x) > 1 and x[1]:
         return [make_node("Add", x[:2], ["sum"]), make_node("Gelu", ["sum"], ["y"])]
     return [make_node("Gelu", x[:1], ["y"])]
 
 
-def _fast_gelu(x: list[str], attrs: dict[str, Any], ranks: Sequence[int]) -> list[NodeProto]:
+def _fast_gelu(x: list[str], attrs: dict[str, Any], shapes: Sequence[Shape]) -> list[NodeProto]:
     """By tanh, with an optional bias."""
-    nodes = _gelu(x, attrs, ranks)
+    nodes = _gelu(x, attrs, shapes)
     nodes[-1].attribute.append(onnx.helper.make_attribute("approximate", "tanh"))
     return nodes
 
 
-def _quick_gelu(x: list[str], attrs: dict[str, Any], ranks: Sequence[int]) -> list[NodeProto]:
+def _quick_gelu(x: list[str], attrs: dict[str, Any], shapes: Sequence[Shape]) -> list[NodeProto]:
     """x * sigmoid(alpha * x)."""
     return [
-        make_node("Constant", [], ["alpha"], value_float=attrs.pop("alpha", 1.702)),
+        _constant("alpha", attrs.pop("alpha", 1.702)),
         make_node("Mul", [x[0], "alpha"], ["scaled"]),
         make_node("Sigmoid", ["scaled"], ["gate"]),
         make_node("Mul", [x[0], "gate"], ["y"]),
     ]
 
 
-def _skip_layer_norm(x: list[str], attrs: dict[str, Any], ranks: Sequence[int]) -> list[NodeProto]:
+def _skip_layer_norm(x: list[str], attrs: dict[str, Any], shapes: Sequence[Shape]) -> list[NodeProto]:
     """LayerNormalization of the sum of two inputs and a bias. Of the outputs the fourth is that sum."""
     epsilon = attrs.pop("epsilon", 1e-12)
     nodes = [make_node("Add", x[:2], ["sum"])]
@@ -120,14 +131,14 @@ def _skip_layer_norm(x: list[str], attrs: dict[str, Any], ranks: Sequence[int]) 
 def _same(op_type: str) -> Body:
     """An operator that the standard took over, with the same attributes."""
 
-    def nodes(x: list[str], attrs: dict[str, Any], ranks: Sequence[int]) -> list[NodeProto]:
+    def nodes(x: list[str], attrs: dict[str, Any], shapes: Sequence[Shape]) -> list[NodeProto]:
         given = {name: attrs.pop(name) for name in list(attrs)}
         return [make_node(op_type, x, ["y"], **given)]
 
     return nodes
 
 
-_BODIES: dict[str, Body] = {
+_OF_MICROSOFT: Mapping[str, Body] = {
     "FusedConv": _fused_conv,
     "FusedMatMul": _fused_matmul,
     "TransposeMatMul": _fused_matmul,
@@ -139,4 +150,83 @@ _BODIES: dict[str, Body] = {
     "SimplifiedLayerNormalization": _same("RMSNormalization"),
     "SkipLayerNormalization": _skip_layer_norm,
     "Trilu": _same("Trilu"),
+}
+
+
+def _needed(attrs: dict[str, Any], name: str) -> Any:
+    if name not in attrs:
+        raise ValueError(f"the attribute {name} is missing")
+    return attrs.pop(name)
+
+
+def _constant(name: str, value: float | Sequence[int]) -> NodeProto:
+    if isinstance(value, float):
+        return make_node("Constant", [], [name], value_float=value)
+    return make_node("Constant", [], [name], value_ints=value)
+
+
+def _affine(x: list[str], attrs: dict[str, Any], shapes: Sequence[Shape]) -> list[NodeProto]:
+    """alpha * x + beta."""
+    return [
+        _constant("alpha", _needed(attrs, "alpha")),
+        _constant("beta", _needed(attrs, "beta")),
+        make_node("Mul", [x[0], "alpha"], ["scaled"]),
+        make_node("Add", ["scaled", "beta"], ["y"]),
+    ]
+
+
+def _image_scaler(x: list[str], attrs: dict[str, Any], shapes: Sequence[Shape]) -> list[NodeProto]:
+    """scale * x + a bias of each channel of NCHW."""
+    bias = _needed(attrs, "bias")
+    if len(shapes[0]) != 4 or len(bias) != shapes[0][1]:
+        raise ValueError(f"{len(bias)} biases for a value of shape {list(shapes[0])}, not one for each channel of NCHW")
+    return [
+        _constant("scale", attrs.pop("scale", 1.0)),
+        make_node("Constant", [], ["biases"], value_floats=bias),
+        _constant("columns", [len(bias), 1, 1]),
+        make_node("Reshape", ["biases", "columns"], ["bias"]),
+        make_node("Mul", [x[0], "scale"], ["scaled"]),
+        make_node("Add", ["scaled", "bias"], ["y"]),
+    ]
+
+
+def _crop(x: list[str], attrs: dict[str, Any], shapes: Sequence[Shape]) -> list[NodeProto]:
+    """NCHW without its border [left, top, right, bottom], or scale [height, width] of it from the left and top on."""
+    border, size = _needed(attrs, "border"), attrs.pop("scale", None)
+    if len(shapes[0]) != 4 or len(border) != 4 or len(size or (0, 0)) != 2:
+        raise ValueError(f"border {border} and scale {size} of a value of shape {list(shapes[0])}: 4, 2 and 4 numbers")
+    (left, top, right, bottom), (high, wide) = border, shapes[0][2:]
+    ends = [top + size[0], left + size[1]] if size else [high - bottom, wide - right]
+    if not (0 <= top < ends[0] <= high and 0 <= left < ends[1] <= wide):
+        raise ValueError(f"border {border} and scale {size} leave nothing of {high} x {wide}, or reach beyond it")
+    return [
+        _constant("starts", [top, left]),
+        _constant("ends", ends),
+        _constant("axes", [2, 3]),
+        make_node("Slice", [x[0], "starts", "ends", "axes"], ["y"]),
+    ]
+
+
+def _of_scaled(op_type: str) -> Body:
+    """alpha * f(beta * x)."""
+
+    def nodes(x: list[str], attrs: dict[str, Any], shapes: Sequence[Shape]) -> list[NodeProto]:
+        return [
+            _constant("alpha", _needed(attrs, "alpha")),
+            _constant("beta", _needed(attrs, "beta")),
+            make_node("Mul", [x[0], "beta"], ["scaled"]),
+            make_node(op_type, ["scaled"], ["one"]),
+            make_node("Mul", ["one", "alpha"], ["y"]),
+        ]
+
+    return nodes
+
+
+_EXPERIMENTAL: Mapping[str, Body] = {
+    "Affine": _affine,
+    "Crop": _crop,
+    "DynamicSlice": _same("Slice"),
+    "ImageScaler": _image_scaler,
+    "ParametricSoftplus": _of_scaled("Softplus"),
+    "ScaledTanh": _of_scaled("Tanh"),
 }

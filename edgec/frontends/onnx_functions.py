@@ -1,5 +1,5 @@
-"""Operators that are made of others: functions of a model, those by which ONNX defines an operator, and those of
-onnxruntime's own domain."""
+"""Operators that are made of others: functions of a model, those by which ONNX defines an operator, and those that are
+not in the standard."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def body(node: NodeProto, functions: Functions, opset: int, types: Sequence[Tens
     if (node.domain, node.op_type) in functions:
         return functions[node.domain, node.op_type]
     if is_contributed(node):
-        return contributed(node, [t.rank if t else 0 for t in types])
+        return contributed(node, [t.shape if t else () for t in types])
     try:  # of another domain the newest
         schema = defs.get_schema(node.op_type, opset if node.domain in DOMAINS else 1000, _domain(node))
     except defs.SchemaError:  # an operator that this opset does not have

@@ -19,9 +19,11 @@ stay as they are. What has no C kernel for its element types is refused by its n
 does not know, unless it says what the format's schema says anyway.
 
 An ONNX operator that has no row here is read as the nodes of which ONNX itself defines it, if it does; so are functions
-of the model file, loops with a trip count that is known, and of onnxruntime's own domain FusedConv, FusedMatMul, Gelu,
-BiasGelu, FastGelu, QuickGelu and the layer normalisations. Ops without a kernel of their own (einsum, lstm, dft and the
-like) are read as several others. `make conformance` runs ONNX's own node tests through the generated C.
+of the model file, loops with a trip count that is known, of onnxruntime's own domain FusedConv, FusedMatMul, Gelu,
+BiasGelu, FastGelu, QuickGelu and the layer normalisations, and of the experimental operators that ONNX took back in
+version 1.5 those that onnxruntime runs: Affine, Crop, DynamicSlice, ImageScaler, ParametricSoftplus and ScaledTanh. Ops
+without a kernel of their own (einsum, lstm, dft and the like) are read as several others. `make conformance` runs
+ONNX's own node tests through the generated C.
 
 Of TFLite, sparse weights and weights of 4 bits become dense int8 or float ones. int16 activations (16x8) are floats
 inside that end where int16 does, within a few of their 65536 steps of TFLite's, and calibration can make int8 of them;

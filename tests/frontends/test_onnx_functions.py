@@ -127,6 +127,43 @@ def test_operators_of_onnxruntimes_domain(
     agree(path)
 
 
+@pytest.mark.parametrize(
+    ("op", "shape", "constants", "attrs"),
+    [
+        ("Affine", [2, 6], {}, {"alpha": 1.5, "beta": -0.5}),
+        ("ImageScaler", [1, 3, 4, 5], {}, {"bias": [0.5, -1.0, 2.0]}),
+        ("ImageScaler", [2, 1, 4, 5], {}, {"bias": [0.5], "scale": 0.25}),
+        ("Crop", [1, 2, 7, 8], {}, {"border": [1, 2, 3, 0]}),
+        ("Crop", [1, 2, 7, 8], {}, {"border": [1, 2, 3, 0], "scale": [4, 5]}),
+        ("DynamicSlice", [5, 6], {"s": np.array([1, 2]), "e": np.array([4, 6])}, {}),
+        ("ParametricSoftplus", [2, 6], {}, {"alpha": 0.5, "beta": 2.0}),
+        ("ScaledTanh", [2, 6], {}, {"alpha": 0.5, "beta": 2.0}),
+    ],
+)  # fmt: skip
+def test_experimental_operators_that_onnx_took_back(
+    tmp_path: Path, op: str, shape: list[int], constants: dict[str, Array], attrs: dict[str, Any]
+) -> None:
+    nodes = [node(op, ["x", *constants], "y", **attrs)]
+    agree(write(tmp_path / "m.onnx", nodes, {"x": shape}, ["y"], constants, opset=7))
+
+
+@pytest.mark.parametrize(
+    ("op", "attrs", "message"),
+    [
+        ("Affine", {"alpha": 1.0}, "the attribute beta is missing"),
+        ("ImageScaler", {"bias": [1.0, 2.0]}, "2 biases for a value of shape"),
+        ("Crop", {"border": [1, 1, 1]}, "4, 2 and 4 numbers"),
+        ("Crop", {"border": [2, 0, 3, 0]}, "leave nothing of 4 x 5, or reach beyond it"),
+        ("Crop", {"border": [2, 0, 0, 0], "scale": [4, 4]}, "leave nothing of 4 x 5, or reach beyond it"),
+        ("Crop", {"border": [0, 0, 0, 0], "size": [4, 4]}, "does not know the attribute size"),
+    ],
+)  # fmt: skip
+def test_experimental_operators_that_are_wrong(tmp_path: Path, op: str, attrs: dict[str, Any], message: str) -> None:
+    path = write(tmp_path / "m.onnx", [node(op, ["x"], "y", **attrs)], {"x": [1, 3, 4, 5]}, ["y"], opset=7)
+    with pytest.raises(UnsupportedError, match=message):
+        read_onnx(path, {})
+
+
 def test_an_attribute_of_that_domain_that_is_not_known(tmp_path: Path) -> None:
     nodes = [node("QuickGelu", ["x"], "y", domain="com.microsoft", beta=2.0)]
     with pytest.raises(UnsupportedError, match="does not know the attribute beta"):

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from edgec.errors import UnsupportedError
 from edgec.frontends import read_model
 from edgec.ir import OpDef, verify
-from tests.tables.models_table import EXPLAINED, SHARED, Row, frozen, read_and_print
+from tests.tables.models_table import SHARED, Row, frozen, read_and_print
 
 pytestmark = pytest.mark.shared
 
@@ -26,10 +25,6 @@ def test_the_text_form_of_a_model_parses_back(name: str, shared: Path) -> None:
     file = shared / "models" / entry["file"]
     reference = shared / "models" / entry["ref"]["file"] if "ref" in entry else None
     row, shapes = Row(name, "host"), frozen(entry, reference)
-    if name == "fns_winml_udnie":
-        with pytest.raises(UnsupportedError, match=EXPLAINED[name].why.split(",")[0]):
-            read_model(file, shapes)
-        return
     read_and_print(row, file, shapes)
     assert row.text == "same"
     assert not row.problems

@@ -56,10 +56,6 @@ class Explained:
 
 
 EXPLAINED = {
-    "fns_winml_udnie": Explained(
-        "ImageScaler, Crop and Affine are experimental operators that ONNX took back in version 1.5; the same network "
-        "in standard operators is fns_udnie_std_256"
-    ),
     "yunet_n_320": Explained(
         "the scores of its coarsest grid are all below 0.0005 on this photo, and the last bit of onnxruntime's "
         "sigmoid, 1.1e-7, is 2.5e-4 of that range; all other outputs are within 2e-6",
