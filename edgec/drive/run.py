@@ -20,6 +20,7 @@ from edgec_runtime.manifest import image_size
 from edgec_runtime.photo import PHOTO_SUFFIXES, is_photo
 from edgec_runtime.preprocess import ImageLayout
 from edgec_runtime.tasks.base import Result
+from edgec_runtime.tasks.image import levels
 from edgec_runtime.vision import Vision
 from edgec_runtime.whole import whole
 from PIL import Image
@@ -30,6 +31,7 @@ from edgec.ir.types import dequantize
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp")
 _SUFFIXES = (".npz", ".json", *IMAGE_SUFFIXES)
+_SEEMS = {"0_1": "0…1", "m1_1": "-1…1", "0_255": "pixels of 0…255"}
 
 
 @dataclass(frozen=True)
@@ -78,8 +80,9 @@ def run_bundle(
 
     inputs: an .npz by input name, an .npy or a photo for a single input; arrays of pixels, uint8 [height,width,3], are
     photos too. output: an .npz by output name, a .json file, or a picture: the photo with what was found in it; `raw`
-    or without a task, a single output of 1 or 3 channels in 0…1. timeout: seconds for which nothing may move on the way
-    to it. threads: of the CPU. raw: what outputs mean is not asked. shown: the effect of a picture.
+    or without a task, a single output of 1 or 3 channels in the range that it seems to have. timeout: seconds for which
+    nothing may move on the way to it. threads: of the CPU. raw: what outputs mean is not asked. shown: the effect of a
+    picture.
     """
     suffix = _check_output(output)
     with Bundle.open(path) as bundle:
@@ -101,9 +104,11 @@ def run_bundle(
     ran = Ran(results, result, tuple(notes))
     if output is None:
         return ran
-    _save(output, ran, picture, manifest)
+    seems = _save(output, ran, picture, manifest)
     shapes = ", ".join(f"{n} {a.dtype}{list(a.shape)}" for n, a in results.items())
     wrote = f"{output}: {shapes if result is None else manifest.task.kind if manifest.task else ''} (from {device})"
+    if seems and manifest.task is None:
+        wrote += f"; its values were taken to be {_SEEMS[seems]}: --task of compile says what they are"
     return replace(ran, notes=(*notes, wrote))
 
 
@@ -132,8 +137,8 @@ def _prepared(path: Path, manifest: Manifest, name: str) -> str:
     return f'{path.name} became "{name}" by {manifest.preprocess[name].explained()}'
 
 
-def _save(path: Path, ran: Ran, picture: Array | None, manifest: Manifest) -> None:
-    """Written aside and renamed when whole."""
+def _save(path: Path, ran: Ran, picture: Array | None, manifest: Manifest) -> str:
+    """Written aside and renamed when whole. The range that an image seems to have whose task is not known, else ""."""
     with whole(path) as aside:
         if path.suffix.lower() == ".npz":
             write_npz(aside, ran.outputs)
@@ -143,7 +148,8 @@ def _save(path: Path, ran: Ran, picture: Array | None, manifest: Manifest) -> No
             Image.fromarray(picture).save(aside)
         else:
             (info,) = _single(manifest.output_infos(), "output", path)
-            save_image(aside, ran.outputs[info.name], info)
+            return save_image(aside, ran.outputs[info.name], info)
+    return ""
 
 
 def load_inputs(path: Path, manifest: Manifest) -> dict[str, Array]:
@@ -188,13 +194,23 @@ def tensor_type(info: TensorInfo) -> TensorType:
     return TensorType(info.shape, info.numpy_dtype.name, quant)
 
 
-def save_image(path: Path, array: Array, info: TensorInfo) -> None:
-    """An image output, reals in 0…1 (or uint8 as it is), as a picture."""
+def save_image(path: Path, array: Array, info: TensorInfo) -> str:
+    """An image output as a picture. Returns the range that its reals seem to have, "" of uint8, which is as it is."""
     layout = ImageLayout.of(info)
     if layout is None:
         raise InputError(f"output {info} is no image of 1 or 3 channels", str(path), "give an .npz file")
     image = array[0].transpose(1, 2, 0) if layout.channels_first else array[0]
+    seems = ""
     if info.quant is not None or image.dtype == np.float32:
         real = dequantize(image, tensor_type(info).with_shape(image.shape)) if info.quant is not None else image
-        image = np.clip(np.rint(real * 255), 0, 255).astype(np.uint8)
+        seems = _range(float(real.min()), float(real.max()))
+        image = levels(real, seems)
     Image.fromarray(image[..., 0] if layout.channels == 1 else image).save(path)
+    return seems
+
+
+def _range(low: float, high: float) -> str:
+    """Of an image whose task is not known. What a network paints reaches over the ends by less than half."""
+    if low >= -0.5 and high <= 1.5:
+        return "0_1"
+    return "m1_1" if low >= -1.5 and high <= 1.5 else "0_255"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from edgec_runtime import TensorInfo
@@ -18,6 +19,9 @@ from edgec_runtime.preprocess import NOTHING, PRESETS, Fit, ImageLayout, Values,
 from edgec.errors import InputError
 from edgec.frontends import pt2
 from edgec.frontends.tflite_metadata import InputMetadata, read_metadata
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
 
 _WHERE = "the file's metadata"
 _PIXEL_FORMATS = {"gray8": "gray", "rgb8": "rgb", "bgr8": "bgr", "rgba8": "rgb", "bgra8": "bgr"}
@@ -93,20 +97,31 @@ def _of_onnx(path: Path, inputs: Sequence[TensorInfo]) -> list[Wish]:
     import onnx
 
     model = onnx.load(str(path), format="protobuf", load_external_data=False)
-    said = {p.key.lower(): p.value.strip().lower() for p in model.metadata_props}
-    return [_properties(said)] * len(inputs)
+    return [_properties(properties(model))] * len(inputs)
+
+
+def pixels(said: Mapping[str, str]) -> tuple[str, str | None] | None:
+    """The range and the order of colours that ONNX's Image.* properties state of a model's images, in and out (its
+    docs/MetadataProps.md; without a range, 0…255). said: properties, all in lower case."""
+    order, range_ = said.get("image.bitmappixelformat"), said.get("image.nominalpixelrange")
+    if order is None and range_ is None:
+        return None
+    if (range_ or "nominalrange_0_255") not in _PIXEL_RANGES:
+        raise ValueError(f"Image.NominalPixelRange is {range_}")
+    if order is not None and order not in _PIXEL_FORMATS:
+        raise ValueError(f"Image.BitmapPixelFormat is {order}")
+    return _PIXEL_RANGES[range_ or "nominalrange_0_255"], _PIXEL_FORMATS[order] if order else None
+
+
+def properties(model: ModelProto) -> dict[str, str]:
+    """An ONNX model's properties, all in lower case."""
+    return {p.key.lower(): p.value.strip().lower() for p in model.metadata_props}
 
 
 def _properties(said: Mapping[str, str]) -> Wish:
-    """ONNX's Image.* (its docs/MetadataProps.md; without a range, 0…255), and what Ultralytics' models are fed."""
-    pixels, range_ = said.get("image.bitmappixelformat"), said.get("image.nominalpixelrange")
-    if pixels is not None or range_ is not None:
-        if (range_ or "nominalrange_0_255") not in _PIXEL_RANGES:
-            raise ValueError(f"Image.NominalPixelRange is {range_}")
-        if pixels is not None and pixels not in _PIXEL_FORMATS:
-            raise ValueError(f"Image.BitmapPixelFormat is {pixels}")
-        values = PRESETS[_PIXEL_RANGES[range_ or "nominalrange_0_255"]]
-        return Wish(values, _PIXEL_FORMATS[pixels] if pixels else None)
+    """ONNX's Image.*, and what Ultralytics' models are fed."""
+    if found := pixels(said):
+        return Wish(PRESETS[found[0]], found[1])
     if said.get("author") == "ultralytics" and "task" in said:
         return Wish(PRESETS["0_1"], "rgb", Fit(_ULTRALYTICS.get(said["task"], "letterbox")))
     return NOTHING

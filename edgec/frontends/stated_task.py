@@ -1,4 +1,5 @@
-"""The task that a model file states: TFLite's metadata with its labels, and what Ultralytics' exporter writes.
+"""The task that a model file states: TFLite's metadata with its labels, what Ultralytics' exporter writes, and an ONNX
+file's output that is an image.
 
 Only where it leaves no doubt. What cannot be read is no task: such a file compiles all the same.
 """
@@ -8,13 +9,18 @@ from __future__ import annotations
 import ast
 import zipfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from edgec_runtime.tasks import parse_task
 
 from edgec.frontends import MAX_MODEL_BYTES
+from edgec.frontends.stated import pixels, properties
 from edgec.frontends.task_file import TaskFile
 from edgec.frontends.task_formats import FORMATS
 from edgec.frontends.tflite_metadata import read_outputs
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
 
 _MAX_LABELS = 1 << 20
 """Bytes of a file of labels, and of names in a property."""
@@ -58,19 +64,34 @@ def _packed(path: Path, name: str) -> tuple[str, ...] | None:
 
 
 def _of_onnx(path: Path) -> TaskFile:
-    """Ultralytics: a detection of x, y, width, height and a score for each of the names; or a classification."""
+    """By Ultralytics' exporter, or with an output whose type denotation is IMAGE."""
     import onnx
 
     model = onnx.load(str(path), format="protobuf", load_external_data=False)
+    return _of_ultralytics(model) or _of_images(model)
+
+
+def _of_ultralytics(model: ModelProto) -> TaskFile | None:
+    """A detection of x, y, width, height and a score for each of the names; or a classification."""
     said = {p.key: p.value for p in model.metadata_props}
     if said.get("author") != "Ultralytics" or len(said.get("names", "")) > _MAX_LABELS:
-        return TaskFile()
+        return None
     names = ast.literal_eval(said["names"])
     labels = tuple(str(names[i]) for i in range(len(names)))
     shape = [d.dim_value for d in model.graph.output[0].type.tensor_type.shape.dim]
     if said.get("task") == "detect" and len(shape) == 3 and shape[1] == 4 + len(labels):
         return _stated("yolov8", labels)
-    return _stated("classification", labels) if said.get("task") == "classify" else TaskFile()
+    return _stated("classification", labels) if said.get("task") == "classify" else None
+
+
+def _of_images(model: ModelProto) -> TaskFile:
+    """Windows ML's samples and others: one image, in the range and the order of colours that the properties say."""
+    images = [o.name for o in model.graph.output if o.type.denotation == "IMAGE"]
+    said = pixels(properties(model))
+    if len(images) != 1 or said is None:
+        return TaskFile()
+    keys = {"task": "image", "output": images[0], "range": said[0], "color": "bgr" if said[1] == "bgr" else "rgb"}
+    return TaskFile(parse_task(keys), stated=True)
 
 
 def _stated(name: str, labels: tuple[str, ...] | None) -> TaskFile:

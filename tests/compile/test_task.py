@@ -126,6 +126,24 @@ def test_a_picture_is_the_result_of_an_image_task(tmp_path: Path, photo: Path) -
     assert np.abs(drawn[10:-10, 5:-5].astype(int) - (10, 200, 90)).max() <= 1
 
 
+@pytest.mark.parametrize(
+    ("preprocess", "said"), [("0_1", "0…1"), ("m1_1", "-1…1"), ("0_255", "pixels of 0…255")]
+)  # fmt: skip
+def test_a_picture_without_a_task_is_of_the_range_that_it_seems_to_have(
+    tmp_path: Path, preprocess: str, said: str
+) -> None:
+    net, photo = _net(tmp_path, "Identity", (1, 3, 24, 32)), tmp_path / "p.png"
+    pixels = np.zeros((24, 32, 3), np.uint8)
+    pixels[:, 16:] = (0, 100, 255)
+    Image.fromarray(pixels).save(photo)
+    done = typed("compile", net, "--preprocess", preprocess, "-o", "net.edgec", cwd=tmp_path)
+    assert done.code == 0, done.err
+    done = typed("run", "net.edgec", "--input", photo, "--out", "out.png", cwd=tmp_path)
+    assert f"its values were taken to be {said}: --task of compile says what they are" in done.out
+    drawn = np.asarray(Image.open(tmp_path / "out.png"))
+    assert np.abs(drawn.astype(int) - pixels).max() <= 1
+
+
 def test_a_manifest_that_says_another_task_than_the_library_is_refused(tmp_path: Path, photo: Path) -> None:
     """The C trusts its constants: with another table it would write elsewhere."""
     net = _net(tmp_path, "Abs", (1, 3, 24, 32))

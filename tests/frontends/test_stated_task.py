@@ -9,6 +9,7 @@ import flatbuffers
 import pytest
 from edgec_runtime.tasks.classification import Classification
 from edgec_runtime.tasks.detection import Detection
+from edgec_runtime.tasks.image import ImageOutput
 from onnx import TensorProto, helper, save
 
 from edgec.frontends.stated_task import stated_task
@@ -98,3 +99,30 @@ def test_what_ultralytics_exports(tmp_path: Path) -> None:
         ("detect", "{1: 'cat'}", [1, 5, 84]),
     ):
         assert stated_task(_ultralytics(tmp_path, task, names, shape)).task is None
+
+
+def _of_images(folder: Path, said: dict[str, str], images: int = 1) -> Path:
+    outputs = [helper.make_tensor_value_info(f"y{i}", TensorProto.FLOAT, (1, 3, 8, 8)) for i in range(2)]
+    for output in outputs[:images]:
+        output.type.denotation = "IMAGE"
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, (1, 3, 8, 8))
+    nodes = [helper.make_node("Abs", ["x"], ["y0"]), helper.make_node("Neg", ["x"], ["y1"])]
+    made = helper.make_model(helper.make_graph(nodes, "g", [x], outputs), opset_imports=[helper.make_opsetid("", 17)])
+    helper.set_model_props(made, said)
+    save(made, folder / "i.onnx")
+    return folder / "i.onnx"
+
+
+def test_an_output_that_is_an_image(tmp_path: Path) -> None:
+    found = stated_task(_of_images(tmp_path, {"Image.BitmapPixelFormat": "Bgr8"}))
+    assert found.task == ImageOutput("y0", "0_255", "bgr")
+    assert found.stated
+    found = stated_task(_of_images(tmp_path, {"Image.NominalPixelRange": "Normalized_1_1"}))
+    assert found.task == ImageOutput("y0", "m1_1", "rgb")
+    for said, images in (
+        ({}, 1),
+        ({"Image.BitmapPixelFormat": "Bgr8"}, 2),
+        ({"Image.BitmapPixelFormat": "Bgr8"}, 0),
+        ({"Image.BitmapPixelFormat": "Cmyk"}, 1),
+    ):
+        assert stated_task(_of_images(tmp_path, said, images)).task is None

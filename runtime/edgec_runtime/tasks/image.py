@@ -16,6 +16,13 @@ _RANGES = {"0_1": (255.0, 0.0), "0_255": (1.0, 0.0), "m1_1": (127.5, 127.5)}
 """What a value is multiplied by, and what is added, to be a level of 0…255."""
 
 
+def levels(image: Array, range: str) -> Array:
+    """uint8 levels of an image of floats of a range."""
+    factor, more = _RANGES[range]
+    made: Array = np.clip(np.rint(image * np.float32(factor) + np.float32(more)), 0, 255).astype(np.uint8)
+    return made
+
+
 @dataclass(frozen=True)
 class ImageOutput:
     """The parameters of the task."""
@@ -36,12 +43,11 @@ class ImageOutput:
 
     def decoder(self, setting: Setting) -> Decode:
         """See Task."""
-        factor, more = _RANGES[self.range]
 
         def decode(outputs: Outputs, view: View) -> Picture:
             one = outputs[str(self.output)][0]
             image = one if one.shape[2] in (1, 3) else one.transpose(1, 2, 0)
-            pixels = np.clip(np.rint(image * np.float32(factor) + np.float32(more)), 0, 255).astype(np.uint8)
+            pixels = levels(image, self.range)
             if self.color == "bgr":
                 pixels = pixels[..., ::-1]
             return Picture(np.ascontiguousarray(np.broadcast_to(pixels, (*pixels.shape[:2], 3))), view)
