@@ -23,7 +23,8 @@ _BLOCK = 1024
 """EK_CHAIN_*, as ek_chain_f32_simd.h has them."""
 
 _ABOUT = 512
-"""Elements of a block, rather more than fewer: its tensors share the first cache."""
+"""Elements of a block, rather more than fewer: its tensors share the first cache. Smaller ones are there anyway, and a
+step's own call for each is rather less than a loop over steps."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ def in_chains(graph: Graph, asked: Sequence[Step], steps: Sequence[Step], core: 
     if core.isa:
         for plain in asked:
             link = _link(plain.calls[0]) if len(plain.calls) == 1 else None
-            if link is not None:
+            if link is not None and link.y.type.size > _ABOUT:
                 chains.add(plain, link)
     return chains.result
 

@@ -22,7 +22,7 @@ from tests.schedule.on import WIDTHS, on
 from tests.schedule.runner import run_on
 
 CHAIN = "ek_chain_f32_simd"
-SHAPES = ((1, 20, 20, 48), (1, 7, 5, 3), (2, 9, 31, 17), (1, 4, 3, 600), (1, 1, 1, 5), (37, 65))
+SHAPES = ((1, 20, 20, 48), (1, 13, 15, 3), (2, 9, 31, 17), (1, 4, 3, 600), (1, 1, 103, 5), (37, 65), (3, 511))
 
 
 class _Net:
@@ -111,6 +111,12 @@ def test_what_is_read_as_a_view_is_stored_and_made_in_time(name: str) -> None:
     inputs = [random_inputs(g, i) for i, g in enumerate(graphs)]
     for graph, given, got in zip(graphs, inputs, run_on(name, graphs, inputs), strict=True):
         assert_agree(got, interp(graph, given))
+
+
+def test_what_is_no_larger_than_a_block_stays_apart() -> None:
+    """It is in the first cache anyway: a recurrent network's gates are faster one by one."""
+    assert CHAIN not in segment_source(_line((1, 8, 8, 8), 0), "seg", core("cortex_a72")).text
+    assert CHAIN in segment_source(_line((1, 8, 8, 9), 0), "seg", core("cortex_a72")).text
 
 
 def test_what_lies_between_leaves_the_arena() -> None:

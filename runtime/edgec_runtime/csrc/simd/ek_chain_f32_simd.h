@@ -24,39 +24,45 @@ typedef struct {
     const ek_chain_step_t *step[EK_CHAIN_STEPS];
 } ek_chain_f32_t;
 
-/* Two vectors a turn: an in-order core has something to do while it waits. */
+/* Two vectors a turn: an in-order core has something to do while it waits. Then one, if there is one more. */
 #define EK_CHAIN_LOOP(EXPR)                                                    \
-    EK_NO_UNROLL for (int i = 0; i < whole; i += EK_CHAIN_TURN) {              \
+    EK_NO_UNROLL for (; at + 2 * EK_VL <= n; at += 2 * EK_VL) {                \
         ek_vf y2[2];                                                           \
         EK_UNROLL for (int j = 0; j < 2; j++) {                                \
-            const ek_vf u = ek_vf_load(a + i + j * EK_VL), v = ek_vf_load(b + i + j * EK_VL); \
+            const int i = at + j * EK_VL;                                      \
+            const ek_vf u = ek_vf_load(a + i), v = ek_vf_load(b + i);          \
             y2[j] = EXPR;                                                      \
         }                                                                      \
-        ek_vf_store(y + i, y2[0]), ek_vf_store(y + i + EK_VL, y2[1]);          \
+        ek_vf_store(y + at, y2[0]), ek_vf_store(y + at + EK_VL, y2[1]);        \
+    }                                                                          \
+    if (at + EK_VL <= n) {                                                     \
+        const int i = at;                                                      \
+        const ek_vf u = ek_vf_load(a + i), v = ek_vf_load(b + i);              \
+        ek_vf_store(y + i, EXPR), at += EK_VL;                                 \
     }                                                                          \
     break
 #define EK_CHAIN_CLAMPED(v) ek_vf_min(ek_vf_max(v, low), high)
 
-/* n elements; those behind the last whole turn in buffers. */
+/* n elements; those behind the last whole vector in buffers. */
 EK_SHARED void ek_chain_step(const ek_chain_step_t *s, const float *a, const float *b, const float *bias, float *y,
                              int n) {
-    enum { EK_CHAIN_TURN = 2 * EK_VL };
-    const int whole = n / EK_CHAIN_TURN * EK_CHAIN_TURN, few = (n - whole) * (int)sizeof(float);
+    int at = 0;
     const ek_vf low = ek_vf_set(s->low), high = ek_vf_set(s->high), zero = ek_vf_set(0);
     switch (s->op) {
     case EK_CHAIN_ADD: EK_CHAIN_LOOP(EK_CHAIN_CLAMPED(u + v));
     case EK_CHAIN_SUB: EK_CHAIN_LOOP(EK_CHAIN_CLAMPED(u - v));
     case EK_CHAIN_MUL: EK_CHAIN_LOOP(EK_CHAIN_CLAMPED(u * v));
-    case EK_CHAIN_SCALE: EK_CHAIN_LOOP(ek_vf_fma(u, v, ek_vf_load(bias + i + j * EK_VL)));
+    case EK_CHAIN_SCALE: EK_CHAIN_LOOP(ek_vf_fma(u, v, ek_vf_load(bias + i)));
     case EK_CHAIN_PRELU: EK_CHAIN_LOOP(ek_vf_fma(ek_vf_min(u, zero), v, ek_vf_max(u, zero)));
     case EK_CHAIN_CLAMP: EK_CHAIN_LOOP(EK_CHAIN_CLAMPED(((void)v, u)));
     default: s->function(a, y, n, &s->coef, 0, 1); return;
     }
-    if (few) {
-        float u[EK_CHAIN_TURN] = {0}, v[EK_CHAIN_TURN] = {0}, w[EK_CHAIN_TURN] = {0}, end[EK_CHAIN_TURN];
-        ek_copy_few(u, a + whole, few), ek_copy_few(v, b + whole, few), ek_copy_few(w, bias + whole, few);
-        ek_chain_step(s, u, v, w, end, EK_CHAIN_TURN);
-        ek_copy_few(y + whole, end, few);
+    if (at < n) {
+        const int few = (n - at) * (int)sizeof(float);
+        float u[EK_VL] = {0}, v[EK_VL] = {0}, w[EK_VL] = {0}, end[EK_VL];
+        ek_copy_few(u, a + at, few), ek_copy_few(v, b + at, few), ek_copy_few(w, bias + at, few);
+        ek_chain_step(s, u, v, w, end, EK_VL);
+        ek_copy_few(y + at, end, few);
     }
 }
 
