@@ -217,6 +217,8 @@ class Transpose(OpDef):
         yield Sample(cls((0, 2, 3, 1)), (Arg(TensorType((1, 4, 5, 3), "int8", Quant.per_tensor(0.5, 1))),), label="s8")
         yield Sample(cls((1, 0)), (Arg(TensorType((4, 5), "int8", Quant.per_tensor(0.5, 1))),), label="s8_2d")
         yield Sample(cls((0, 1, 4, 2, 3)), (Arg(TensorType((1, 2, 3, 4, 5), "int32")),), label="s32_5d")
+        for dtype, quant in (("float32", None), ("int8", Quant.per_tensor(0.5, 1))):
+            yield Sample(cls((0, 3, 1, 2)), (Arg(TensorType((2, 15, 21, 70), dtype, quant)),), label=f"{dtype}_tiles")
 
     @edgetpu_rule(fix="keep the tensor as it is on the Edge TPU and transpose it on the CPU, or use a smaller image")
     def _transpose_size(self, op: Op) -> str | None:
