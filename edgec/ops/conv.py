@@ -321,6 +321,15 @@ class DepthwiseConv2D(_Conv):
                 out += (np.repeat(tap, multiplier, axis=3) if multiplier > 1 else tap) * w[0, i, j]
         return out
 
+    def c(self, op: Op) -> KernelCall:
+        """ek_dwconv2d_*; ek_scale_channels_f32 where a window is one pixel."""
+        x, w, bias = op.inputs[0].type, constant(op, 1), bias_operand(op)
+        one = w.shape[:3] == (1, 1, 1) and self.stride == (1, 1) and not any(self.pads) and self.act == "none"
+        if not (one and w.shape[3] == x.shape[3] and x.dtype == "float32" and isinstance(bias, Table)):
+            return super().c(op)
+        args = (op.inputs[0], Table(w.reshape(-1), "w"), bias, op.output, x.size // x.shape[3], x.shape[3])
+        return KernelCall.of("ek_scale_channels_f32", *args)
+
     def pack(self, w: Array) -> Array:
         """[KH, KW, O] as it is."""
         taps: Array = w[0]
@@ -346,6 +355,8 @@ class DepthwiseConv2D(_Conv):
             ("stride", cls((2, 2), (0, 1, 0, 1)), (1, 8, 8, 3), (1, 3, 3, 3)),
             ("multiplier", cls(pads=(1, 1, 1, 1)), (1, 4, 4, 3), (1, 3, 3, 6)),
             ("dilated", cls(dilation=(2, 2), pads=(2, 2, 2, 2)), (1, 7, 7, 2), (1, 3, 3, 2)),
+            ("7x7", cls(pads=(3, 3, 3, 3)), (1, 8, 9, 10), (1, 7, 7, 10)),
+            ("1x1", cls(), (2, 4, 5, 6), (1, 1, 1, 6)),
         ):
             yield from conv_samples(spec, size, w, w[3], label)
 

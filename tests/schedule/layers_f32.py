@@ -108,9 +108,9 @@ def sparse(one: Pick) -> Layer:
 
 def depthwise(one: Pick) -> Layer:
     """Those that have tiles of their own, and others; depth multipliers."""
-    kh, kw = one((3, 3), (3, 3), (3, 3), (5, 5), (2, 3), (1, 1), (1, 7), (7, 4))
+    kh, kw = one((3, 3), (3, 3), (3, 3), (5, 5), (7, 7), (2, 3), (1, 1), (1, 7), (7, 4))
     d = one(1, 1, 1, 2, 3)
-    pads = (one(0, 0, 1, 2), one(0, 1, 2), one(0, 0, 1, 2), one(0, 1, 2, 3))
+    pads = (one(0, 0, 1, 2, 3), one(0, 1, 2), one(0, 0, 1, 2, 3), one(0, 1, 2, 3))
     h, w = _size(one, (kh - 1) * d + 1, pads[0] + pads[1]), _size(one, (kw - 1) * d + 1, pads[2] + pads[3])
     c, times = one(1, 3, 4, 7, 8, 12, 16, 24, 33), one(1, 1, 1, 1, 2, 3)
     spec = DepthwiseConv2D(one((1, 1), (1, 1), (2, 2), (2, 1)), pads, (d, d), one(*_ACTS))

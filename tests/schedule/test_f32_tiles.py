@@ -63,8 +63,8 @@ def test_tiles_for_known_windows_compute_what_the_layers_do(name: str) -> None:
 @pytest.mark.parametrize("name", on(*WIDTHS))
 def test_depthwise_tiles_of_all_widths_compute_what_the_layers_do(name: str) -> None:
     """Channels in several turns and memory that is fetched first too: as the caches of these cores are small."""
-    sizes = [(k, stride, 1, width, c) for k in (3, 5) for stride in (1, 2) for width, c in WIDE_AND_DEEP]
-    sizes += [(3, 1, 2, 19, 52), (5, 1, 3, 17, 20), (3, 1, 6, 13, 24)]
+    sizes = [(k, stride, 1, width, c) for k in (3, 5, 7) for stride in (1, 2) for width, c in WIDE_AND_DEEP]
+    sizes += [(3, 1, 2, 19, 52), (5, 1, 3, 17, 20), (7, 1, 2, 23, 20), (3, 1, 6, 13, 24)]
     graphs = [_depthwise(*size) for size in sizes]
     small = replace(core_of(name), l1=8 << 10, l2=16 << 10)
     text = "".join(segment_source(g, f"seg{i}", small).text for i, g in enumerate(graphs))

@@ -64,7 +64,7 @@ def _layers_wide() -> Iterator[Graph]:
 def graphs_with_c() -> list[Graph]:
     """All samples of all ops, and layers that are worth sharing."""
     samples = [sample_graph(s) for _, cls in sorted(OpDef.registry.items()) for s in cls.samples()]
-    floats = (layer.graph for layer in islice(stream(layers_f32.MAKERS, 3), 40))
+    floats = (layer.graph for maker in layers_f32.MAKERS for layer in islice(stream((maker,), 3), 8))
     graphs = [*_layers_int8(), *_layers_wide(), *floats, *samples]
     return [g for g in graphs if _has_c(g) and max(len(g.inputs), len(g.outputs)) <= PORTS]
 

@@ -20,7 +20,7 @@ _COLS, _TAPS = (8, 7, 6, 5, 4), 64
 def _square(s: dict[str, int]) -> bool:
     """Whether there are tiles for these taps, and the middle one of every result is within the image."""
     k, stride, dilation = s["kh"], s["sh"], s["dh"]
-    if (k, stride, dilation) != (s["kw"], s["sw"], s["dw"]) or k not in (3, 5):
+    if (k, stride, dilation) != (s["kw"], s["sw"], s["dw"]) or k not in (3, 5, 7):
         return False
     middle = k // 2 * dilation
     ends = (s["oh"] - 1) * stride - s["pt"] + middle < s["ih"], (s["ow"] - 1) * stride - s["pl"] + middle < s["iw"]

@@ -9,7 +9,7 @@
 #include "ek_tile_f32_simd.h"
 
 /* Results of a tile, and of one of any taps; so many taps, and rows of taps of the others. */
-enum { EK_DW_COLS = 8, EK_DW_ANY = 4, EK_DW_TAPS = 64, EK_DW_LINES = 5 };
+enum { EK_DW_COLS = 8, EK_DW_ANY = 4, EK_DW_TAPS = 64, EK_DW_LINES = 7 };
 
 typedef struct {
     int n, ih, iw, c, oh, ow;   /* image [n,ih,iw,c], result [n,oh,ow,c] */
@@ -93,7 +93,7 @@ EK_KERNEL void ek_dwend_f32_all(ek_vf *acc, const ek_dwend_f32_t *e, float *y, p
 EK_KERNEL void ek_dwtile_f32(const ek_dwrow_f32_t *t, const float *w, const float *bias, const float *slope,
                              const ek_dwconv2d_f32_t *p, const int K, const int S, const int N, const int END,
                              const int border, const int part, const int few) {
-    enum { MOST = 19, HALF = 2 }; /* inputs of 8 results of 5 taps with stride 2; columns that may lie outside */
+    enum { MOST = 21, HALF = 3 }; /* inputs of 8 results of 7 taps with stride 2; columns that may lie outside */
     const int cols = (N - 1) * S + K, half = K / 2, total = t->c, least = -t->c0;
     const int from = part ? t->from : 0, past = part ? t->past : K;
     const ptrdiff_t dx = t->dx, yx = t->yx;
@@ -160,7 +160,9 @@ EK_KERNEL void ek_dwtile_f32(const ek_dwrow_f32_t *t, const float *w, const floa
     EK_DWTILE_F32(k##K##s##S##x##N##_sum, K, S, N, EK_END_NONE)   \
     EK_DWTILE_F32(k##K##s##S##x##N##_low, K, S, N, EK_END_LOW)    \
     EK_DWTILE_F32(k##K##s##S##x##N##_both, K, S, N, EK_END_BOTH)
-#define EK_DWTAPS_F32(N) EK_DWTILES_F32(3, 1, N) EK_DWTILES_F32(3, 2, N) EK_DWTILES_F32(5, 1, N) EK_DWTILES_F32(5, 2, N)
+#define EK_DWTAPS_F32(N)                                                                            \
+    EK_DWTILES_F32(3, 1, N) EK_DWTILES_F32(3, 2, N) EK_DWTILES_F32(5, 1, N) EK_DWTILES_F32(5, 2, N) \
+    EK_DWTILES_F32(7, 1, N) EK_DWTILES_F32(7, 2, N)
 EK_DWTAPS_F32(4)
 EK_DWTAPS_F32(5)
 EK_DWTAPS_F32(6)
@@ -190,21 +192,20 @@ EK_SHARED void ek_dwtile_f32_any(const ek_dwrow_f32_t *t, const float *w, const 
     }
 }
 
-/* The address of a pixel, or of zeros around the image. */
-EK_KERNEL const float *ek_dw_pixel(const float *x, const float *zeros, const ek_dwconv2d_f32_t *p, int iy, int ix) {
-    const int inside = iy >= 0 && iy < p->ih && ix >= 0 && ix < p->iw;
-    return inside ? x + ((ptrdiff_t)(p->ring ? iy % p->ring : iy) * p->iw + ix) * p->c : zeros;
-}
-
-/* `count` results from (oy, ox) on, of any taps. */
+/* `count` results from (oy, ox) on, of any taps: those around the image are of `zeros`. */
 EK_SHARED void ek_dwconv2d_f32_any(const float *x, const float *w, const float *bias, const float *slope,
                                    const float *zeros, const ek_dwconv2d_f32_t *p, ek_dwrow_f32_t *t, int oy, int ox,
                                    int count) {
-    const float *each[EK_DW_TAPS * EK_DW_ANY];
-    EK_ROLLED for (int k = 0; k < p->kh * p->kw; k++)
-        EK_ROLLED for (int r = 0; r < EK_DW_ANY; r++)
-            each[k * EK_DW_ANY + r] = ek_dw_pixel(x, zeros, p, oy * p->sh - p->pt + k / p->kw * p->dh,
-                                                  (ox + EK_MIN(r, count - 1)) * p->sw - p->pl + k % p->kw * p->dw);
+    const float *each[EK_DW_TAPS * EK_DW_ANY], **next = each;
+    EK_ROLLED for (int ky = 0, iy = oy * p->sh - p->pt; ky < p->kh; ky++, iy += p->dh) {
+        const int inside = iy >= 0 && iy < p->ih;
+        const float *row = inside ? x + (ptrdiff_t)(p->ring ? iy % p->ring : iy) * p->iw * p->c : zeros;
+        EK_ROLLED for (int kx = 0, x0 = ox * p->sw - p->pl; kx < p->kw; kx++, x0 += p->dw)
+            EK_ROLLED for (int r = 0; r < EK_DW_ANY; r++) {
+                const int ix = x0 + EK_MIN(r, count - 1) * p->sw;
+                *next++ = inside && ix >= 0 && ix < p->iw ? row + (ptrdiff_t)ix * p->c : zeros;
+            }
+    }
     t->each = each, t->count = count;
     ek_dwtile_f32_any(t, w, bias, slope, p);
 }
