@@ -61,6 +61,16 @@ def test_tiles_for_known_windows_compute_what_the_layers_do(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", on(*WIDTHS))
+def test_a_phase_of_a_transposed_layer_may_alone_reach_beyond_the_image(name: str) -> None:
+    crossing = (TransposeConv2D((3, 3), (0, 0, 1, 1)), TransposeConv2D((2, 2), (0, 0, 1, 0)))
+    graphs = [_graph(spec, (1, 1, 12, 1), (1, 1, spec.stride[1], 1), 1) for spec in crossing]
+    given = [random_inputs(g, i) for i, g in enumerate(graphs)]
+    cases = [Case(g, x, core_of(name), DEFAULT) for g, x in zip(graphs, given, strict=True)]
+    for graph, x, got in zip(graphs, given, run(name, cases), strict=True):
+        assert_agree(got, interp(graph, x))
+
+
+@pytest.mark.parametrize("name", on(*WIDTHS))
 def test_depthwise_tiles_of_all_widths_compute_what_the_layers_do(name: str) -> None:
     """Channels in several turns and memory that is fetched first too: as the caches of these cores are small."""
     sizes = [(k, stride, 1, width, c) for k in (3, 5, 7) for stride in (1, 2) for width, c in WIDE_AND_DEEP]

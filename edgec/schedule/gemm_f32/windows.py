@@ -64,6 +64,10 @@ class Windows(Conv):
         """Floats of the padded windows that may be needed."""
         if self.flat and self.oh * self.n == 1:
             return tile * self.group_ic if self.ow % tile else 0
+        return self.padded(block)
+
+    def padded(self, block: int) -> int:
+        """Floats of the windows of a block, with what lies around the image."""
         return self.kh * ((block - 1) * self.sw + (self.kw - 1) * self.dw + 1) * self.group_ic
 
 

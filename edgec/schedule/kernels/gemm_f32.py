@@ -28,6 +28,15 @@ def _transposed(call: KernelCall) -> Windows:
     return replace(c, kw=1, sw=1, ow=c.iw, oc=c.oc * c.sw)
 
 
+def _crosses(call: KernelCall) -> bool:
+    """Whether windows of a transposed convolution lie partly, or by a whole pixel, beside the image."""
+    if call.kernel != "ek_transpose_conv2d_f32":
+        return False
+    c = _transposed(call)
+    even = (c.kh, c.kw) == (c.sh, c.sw) and (c.oh, c.ow) == (c.ih * c.sh, c.iw * c.sw)
+    return not even or bool(c.pt or c.pl)
+
+
 def windows(call: KernelCall) -> Windows:
     """What the call goes through; a transposed convolution as the plain one of its widest phase."""
     if call.kernel == "ek_fully_connected_f32":
@@ -81,7 +90,7 @@ def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
         oc = _transposed(call).oc
         bias, slope = np.resize(bias, oc), None if slope is None else np.resize(slope, oc)
     lanes = core.vector // 4
-    patch = 4 * c.patch(walk.tile, walk.block)
+    patch = 4 * (c.padded(walk.block) if _crosses(call) else c.patch(walk.tile, walk.block))
     if call.kernel == "ek_transpose_conv2d_f32":
         t = _transposed(call)
         packed = np.concatenate([pack(part, 1, lanes) for part in transposed_phases(w, (t.sh, t.sw), (t.pt, t.pl))])
