@@ -51,6 +51,16 @@ typedef void ek_tile_f32_fn(const float *x, const float *w, const float *added, 
 
 #define EK_EACH_F32(r, i) EK_UNROLL for (int r = 0; r < MR; r++) EK_UNROLL for (int i = 0; i < NV; i++)
 
+/* What is loaded after the sums of a row is not loaded before: so many registers there are not. */
+#define EK_IN_TURN_F32(REGISTERS, R) \
+    EK_UNROLL for (int i = 0; i < NV; i++) __asm__ volatile("" : REGISTERS(acc[R][i]) : : "memory");
+#if defined(__aarch64__)
+#define EK_ROW_IN_TURN_F32(R)
+#define EK_RUN_IN_TURN_F32 EK_UNROLL for (int r = 0; r < MR * PS; r++) EK_IN_TURN_F32("+w", r)
+#else
+#define EK_ROW_IN_TURN_F32(R) EK_IN_TURN_F32("+v", R)
+#define EK_RUN_IN_TURN_F32
+#endif
 /* The sums of one tap: x[r] times the weights of NV vectors of channels. */
 #define EK_TAP_F32(PART, X)                                                                                  \
     {                                                                                                        \
@@ -59,6 +69,7 @@ typedef void ek_tile_f32_fn(const float *x, const float *w, const float *added, 
         w += NV * EK_VL;                                                                                   \
         EK_UNROLL for (int r = 0; r < MR; r++) {                                                             \
             EK_UNROLL for (int i = 0; i < NV; i++) acc[r * PS + (PART) % PS][i] = X;                         \
+            EK_ROW_IN_TURN_F32(r * PS + (PART) % PS)                                                         \
         }                                                                                                    \
     }
 /* Of the taps [FROM, FROM + 4) from x[r] + K on; of the one at J of those at K on. */
@@ -71,14 +82,6 @@ typedef void ek_tile_f32_fn(const float *x, const float *w, const float *added, 
 #define EK_INPUTS_F32(K)
 #define EK_LANE_F32(K, J) \
     EK_TAP_F32(J, ek_vf_fma(b_[i], ek_vf_set(row[r][(K) + (J)]), acc[r * PS + (J) % PS][i]))
-#endif
-/* What is loaded after these sums is not loaded before: so many registers there are not. */
-#if defined(__aarch64__)
-#define EK_IN_TURN_F32                                                                                     \
-    EK_UNROLL for (int r = 0; r < MR * PS; r++)                                                             \
-        EK_UNROLL for (int i = 0; i < NV; i++) __asm__ volatile("" : "+w"(acc[r][i]) : : "memory");
-#else
-#define EK_IN_TURN_F32
 #endif
 #define EK_TAPS_F32(K) { EK_INPUTS_F32(K) EK_LANE_F32(K, 0) EK_LANE_F32(K, 1) EK_LANE_F32(K, 2) EK_LANE_F32(K, 3) }
 
@@ -105,7 +108,7 @@ EK_KERNEL void ek_tile_f32_sums(const float *x, const float *w, const ek_tile_f3
             if (RUN) {
                 EK_UNROLL for (int f = 0; f < RUN / 4; f++) {
                     EK_TAPS_F32(at + 4 * f)
-                    EK_IN_TURN_F32
+                    EK_RUN_IN_TURN_F32
                 }
                 if (RUN % 4 == 1) { EK_INPUTS_F32(at + RUN - 4) EK_LANE_F32(at + RUN - 4, 3) }
             } else {
@@ -192,13 +195,13 @@ EK_KERNEL void ek_tile_f32(const float *x, const float *w, const float *added, f
                            int count, int cols, const int MR, const int NV, const int PS, const int END, const int RUN,
                            const int SX, const int FLAT) {
     const int width = NV * EK_VL, apart = END == EK_END_ANY && t->todo & EK_DO_ADD;
-    const ek_vf low = ek_vf_set(t->low), high = ek_vf_set(t->high);
     ek_vmask some[2];
     EK_UNROLL for (int i = 0; i < NV; i++) some[i] = ek_vmask_of(cols - i * EK_VL);
     EK_ROLLED for (; count > 0; count -= MR) {
         ek_vf acc[EK_F32_ROWS][2];
         float edge[EK_F32_ROWS * EK_PANEL_F32]; /* a tile that is not whole goes by way of one that is */
         ek_tile_f32_sums(x, w, t, o, acc, MR, NV, PS, RUN, SX, FLAT);
+        const ek_vf low = ek_vf_set(t->low), high = ek_vf_set(t->high);
         if (END == EK_END_LOW || END == EK_END_BOTH) EK_EACH_F32(r, i) EK_SUM_F32 = ek_vf_at_least(EK_SUM_F32, low);
         if (END == EK_END_BOTH) EK_EACH_F32(r, i) EK_SUM_F32 = ek_vf_at_most(EK_SUM_F32, high);
         const int rows = EK_MIN(count, MR), whole = rows == MR && (EK_MASKS || cols == width);
