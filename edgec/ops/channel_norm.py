@@ -223,3 +223,5 @@ class LocalResponseNorm(OpDef):
         for before, after in ((2, 2), (1, 2), (0, 0), (3, 2), (1, 0)):
             spec = cls(before, after, 0.1, 0.75, 1.5)
             yield Sample(spec, (Arg(TensorType((1, 3, 4, 9))),), label=f"{before}_{after}")
+        for beta in (0.5, 0.6, 1.0):
+            yield Sample(cls(3, 2, 0.1, beta, 1.5), (Arg(TensorType((1, 2, 3, 131))),), label=f"beta_{beta}")

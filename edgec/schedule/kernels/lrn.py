@@ -1,0 +1,32 @@
+"""Local response normalisation of floats by csrc/simd/ek_lrn_simd.h."""
+
+from __future__ import annotations
+
+from edgec.ir import KernelCall
+from edgec.schedule.simd import WHOLE, simd
+from edgec.schedule.variant import Variant
+
+_SIDE = 16
+"""EK_LRN_SIDE: neighbours on either side of a channel."""
+
+_NORMAL = 2.0**-126
+"""The least normal number."""
+
+
+def _lrn(call: KernelCall) -> KernelCall | None:
+    x, y, p = call.operands
+    fields = call.struct("ek_lrn_t").fields
+    before, after, alpha, beta, bias = (fields[k] for k in ("before", "after", "alpha", "beta", "bias"))
+    assert isinstance(before, int)
+    assert isinstance(after, int)
+    assert isinstance(alpha, float)
+    assert isinstance(beta, float)
+    assert isinstance(bias, float)
+    power = int(4 * beta) if beta in (0.5, 0.75, 1.0) else 0
+    positive = alpha >= 0 and bias >= _NORMAL  # what is raised to any other power
+    if max(before, after) > _SIDE or after < 0 or not (power or positive):
+        return None
+    return KernelCall.of("ek_lrn_f32_simd", x, y, p, power, *WHOLE)
+
+
+VARIANTS: list[Variant] = simd("ek_lrn_f32", "ek_lrn_f32_simd", _lrn)
