@@ -76,13 +76,14 @@ class Walk:
     """tile: windows of a tile. block: of those that meet one panel of weights after the other. panels: that all windows
     meet before the next ones are read. by_panel: whether threads share panels rather than blocks: where panels are more
     than image and result, so that each reads its own alone. touch: what is fetched before a block is computed: 1 the
-    image, 2 the result."""
+    image, 2 the result. blocks: that all groups meet before the next ones are read; 0 where that is all of them."""
 
     tile: int
     block: int
     panels: int
     by_panel: int
     touch: int
+    blocks: int
 
 
 def scattered(channels: int) -> bool:
@@ -107,6 +108,7 @@ def walks(c: Windows, core: Core) -> Iterator[Walk]:
     panels = -(-(c.oc // c.groups) // (2 * lanes))
     floats = c.n * (c.ih * c.iw * c.ic + c.oh * c.ow * c.oc)
     many, by_panel = beyond(core, floats), int(c.taps * c.oc > floats)
+    apart = int(many and c.groups > 1)
     touch = many * (scattered(c.ic) + 2 * scattered(c.oc))
     for tile in tiles(c, core):
         best = _block(c, core, tile)
@@ -116,7 +118,7 @@ def walks(c: Windows, core: Core) -> Iterator[Walk]:
             if block > -(-c.ow // tile) * tile:
                 continue
             together = _panels(c, core, panels, -(-c.ow // block) * c.oh * c.n)
-            yield Walk(tile, block, together, by_panel, touch)
+            yield Walk(tile, block, together, by_panel, touch, apart * _blocks(c, core, block))
 
 
 def row_cycles(c: Windows, tile: int) -> float:
@@ -146,6 +148,12 @@ def _panels(c: Windows, core: Core, panels: int, blocks: int) -> int:
     if passes == 1 or passes * image > (blocks - 1) * weights:
         return panels
     return max(1, panels // passes)
+
+
+def _blocks(c: Windows, core: Core, block: int) -> int:
+    """Those whose image and result the second cache keeps until all groups have met them."""
+    floats = block * (c.sh * c.sw * c.ic + c.oc)
+    return max(1, core.l2 // 4 // (4 * floats))
 
 
 def pack(w: Array, groups: int, lanes: int) -> Array:

@@ -17,6 +17,15 @@ _FEWEST = 3
 """Channels of a group, of several, that pay for a tile, however many it has room for."""
 
 
+def _merged(c: Windows, lanes: int) -> Windows:
+    """As many groups in one as a vector has room for the results of.
+
+    A result takes as many products more as there are results more of one product, and one tile does what several did.
+    """
+    most = max(1, lanes // (c.oc // c.groups))
+    return replace(c, group_ic=c.group_ic * max(m for m in range(1, most + 1) if c.groups % m == 0))
+
+
 def _transposed(call: KernelCall) -> Windows:
     """Sizes of a transposed convolution.
 
@@ -37,8 +46,9 @@ def _crosses(call: KernelCall) -> bool:
     return not even or bool(c.pt or c.pl)
 
 
-def windows(call: KernelCall) -> Windows:
-    """What the call goes through; a transposed convolution as the plain one of its widest phase."""
+def windows(call: KernelCall, lanes: int) -> Windows:
+    """What the call goes through by vectors of so many floats; a transposed convolution as the plain one of its widest
+    phase."""
     if call.kernel == "ek_fully_connected_f32":
         rows, k, o = (x for x in call.operands if isinstance(x, int))
         return Windows(1, 1, rows, k, 1, rows, o, group_ic=k)
@@ -47,30 +57,39 @@ def windows(call: KernelCall) -> Windows:
         kh, kw = -(-c.kh // c.sh), -(-c.kw // c.sw)
         oh, ow = -(-c.oh // c.sh), -(-c.ow // c.sw)
         return replace(c, kh=kh, kw=kw, oh=oh, ow=ow, sh=1, sw=1, pt=kh - 1, pl=kw - 1, group_ic=c.ic)
-    return Windows.of(call.struct("ek_conv2d_t")).flattened()
+    return _merged(Windows.of(call.struct("ek_conv2d_t")).flattened(), lanes)
 
 
-def _weights(call: KernelCall) -> Array | None:
+def _weights(call: KernelCall, lanes: int) -> Array | None:
     """[kh, kw, group_ic, oc]; None when they are computed."""
-    w, c = constant(call.operands[1]), windows(call)
+    w, c = constant(call.operands[1]), windows(call, lanes)
     if w is None:
         return w
     if call.kernel == "ek_transpose_conv2d_f32":
         return w.transpose(0, 2, 1, 3).reshape(w.shape[0], 1, c.ic, c.oc) if w.shape[3] < c.oc else w
     if call.kernel == "ek_fully_connected_f32":
         return w.reshape(c.oc, c.ic).T.reshape(1, 1, c.ic, c.oc)
-    return w.reshape(c.kh, c.kw, c.group_ic, c.oc)
+    w = w.reshape(c.kh, c.kw, -1, c.oc)
+    return _among(w, c.group_ic // w.shape[2], c.oc // c.groups)
 
 
-def _result(call: KernelCall) -> Epilogue | None:
-    c, done = windows(call), epilogue(call)
+def _among(w: Array, merged: int, results: int) -> Array:
+    """The weights [kh, kw, ic, oc] of groups, so many of which are merged: zeros for the channels of the others."""
+    own = np.arange(w.shape[3]) % results // (results // merged)
+    parts = [np.where(own == m, w, 0) for m in range(merged)]
+    return np.concatenate(parts, axis=2)
+
+
+def _result(call: KernelCall, lanes: int) -> Epilogue | None:
+    c, done = windows(call, lanes), epilogue(call)
     together = c.groups == 1 and (call.kernel != "ek_transpose_conv2d_f32" or _transposed(call).sw == 1)
     return done if done is None or not done.after or together or c.oc // c.groups >= APART else None
 
 
 def _schedules(call: KernelCall, core: Core) -> Sequence[Schedule]:
-    c = windows(call)
-    if constant(call.operands[1]) is None or constant(call.operands[2]) is None or _result(call) is None:
+    lanes = core.vector // 4
+    c = windows(call, lanes)
+    if constant(call.operands[1]) is None or constant(call.operands[2]) is None or _result(call, lanes) is None:
         return []
     if call.kernel == "ek_dwconv2d_f32" and c.ic > 1:
         return []
@@ -80,7 +99,8 @@ def _schedules(call: KernelCall, core: Core) -> Sequence[Schedule]:
 
 
 def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
-    c, walk, done, w = windows(call), Walk(**schedule), _result(call), _weights(call)
+    lanes = core.vector // 4
+    c, walk, done, w = windows(call, lanes), Walk(**schedule), _result(call, lanes), _weights(call, lanes)
     bias = constant(call.operands[2])
     assert done is not None
     assert w is not None
@@ -89,7 +109,6 @@ def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
     if call.kernel == "ek_transpose_conv2d_f32":
         oc = _transposed(call).oc
         bias, slope = np.resize(bias, oc), None if slope is None else np.resize(slope, oc)
-    lanes = core.vector // 4
     patch = 4 * (c.padded(walk.block) if _crosses(call) else c.patch(walk.tile, walk.block))
     if call.kernel == "ek_transpose_conv2d_f32":
         t = _transposed(call)

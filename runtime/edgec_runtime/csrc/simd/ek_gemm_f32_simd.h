@@ -17,6 +17,7 @@ typedef struct {
     int block;                     /* windows that meet one panel of weights after the other: whole tiles */
     int panels;                    /* panels that all windows meet before the next ones are read */
     int by_panel;                  /* threads share panels first, not blocks */
+    int blocks;                    /* that all groups meet before the next ones are read; 0: all */
     int touch;                     /* what of a block is fetched first, as it is beyond the cache: 1 image, 2 result and
                                       what is added to it */
     int todo;                      /* EK_DO_* */
@@ -39,8 +40,7 @@ EK_SHARED void ek_patch_f32(const float *x, float *to, const ek_gemm_f32_t *p, i
         if (c == p->ic)
             memcpy(to + left * c, from + (ptrdiff_t)left * c, (size_t)(right - left) * c * sizeof(float));
         else
-            EK_ROLLED for (int i = left; i < right; i++)
-                memcpy(to + i * c, from + (ptrdiff_t)i * p->ic, (size_t)c * sizeof(float));
+            EK_ROLLED for (int i = left; i < right; i++) ek_row_f32(to + i * c, from + (ptrdiff_t)i * p->ic, c);
         memset(to + right * c, 0, (size_t)(cols - right) * c * sizeof(float));
     }
 }
@@ -57,16 +57,16 @@ EK_SHARED void ek_gemm_f32_touch(const float *x, const float *added, const float
     if (p->touch & 2 && added) ek_touch_f32(added + at, n);
 }
 
-/* One group. x, y, added: of its first channel. */
+/* Group g, and the blocks of windows in `some`. x, y, added: of its first channel. */
 EK_KERNEL void ek_gemm_f32_group(const float *x, const float *w, const float *added, float *y, float *patch,
                                  const ek_gemm_f32_t *p, ek_tile_f32_fn *tile, ek_tile_f32_fn *tail, ek_tile_f32_t *t,
-                                 int oc, int part, int parts) {
+                                 int oc, int g, ek_range_t some, int part, int parts) {
     const int across = (p->ow + p->block - 1) / p->block, c = p->group_ic, wide = (p->kw - 1) * p->dw;
     const ptrdiff_t size = (ptrdiff_t)p->kh * p->kw * c * EK_PANEL_F32;
     const int whole = p->dw == 1 && c == p->ic; /* a row of a window is one run */
     const int blocks = p->n * p->oh * across, count = (oc + EK_PANEL_F32 - 1) / EK_PANEL_F32;
     EK_ROLLED for (int at_once = 0; at_once < count; at_once += p->panels)
-        EK_ROLLED for (int b = 0; b < blocks; b++) {
+        EK_ROLLED for (int b = some.from; b < some.to; b++) {
             const ek_range_t panels = ek_share_of(b, blocks, count, p->by_panel, part, parts);
             const int j = EK_MAX(at_once, panels.from), past = EK_MIN(at_once + p->panels, panels.to);
             if (j >= past) continue;
@@ -75,7 +75,7 @@ EK_KERNEL void ek_gemm_f32_group(const float *x, const float *w, const float *ad
             const int inside = y0 >= 0 && y0 + (p->kh - 1) * p->dh < p->ih;
             const float *px = x + (ptrdiff_t)image * p->ih * p->iw * p->ic;
             const ptrdiff_t at = (ptrdiff_t)image * p->yn + (ptrdiff_t)oy * p->yy;
-            if (p->touch && j == panels.from && panels.to - j == count) /* else other threads write there too */
+            if (p->touch && g == 0 && j == panels.from && panels.to - j == count) /* else other threads write there too */
                 ek_gemm_f32_touch(px, added ? added + at : added, y + at, p, y0, b % across * p->block, end, oc);
 #define EK_INSIDE(I) (inside && (I) * p->sw >= p->pl && ((I) + p->tile - 1) * p->sw - p->pl + wide < p->iw)
             EK_ROLLED for (int i = b % across * p->block, next; i < end; i = next) {
@@ -115,12 +115,17 @@ EK_SHARED void ek_gemm_f32_simd(const float *x, const float *w, const float *bia
     const int padded = (oc + EK_VL - 1) / EK_VL * EK_VL;
     ek_tile_f32_t t = {.runs_y = p->kh, .yx = p->yx, .todo = p->todo, .low = p->low, .high = p->high,
                        .low_sum = p->low_sum, .high_sum = p->high_sum, .bias = bias, .slope = slope};
-    EK_ROLLED for (int g = 0; g < groups; g++) {
-        ek_gemm_f32_group(x + g * p->group_ic, w, added ? added + g * oc : added, y + g * oc,
-                          patch, p, tile, tail, &t, oc, part, parts);
-        w += (ptrdiff_t)padded * p->kh * p->kw * p->group_ic;
-        t.bias += padded;
-        if (slope) t.slope += padded;
+    const int blocks = p->n * p->oh * ((p->ow + p->block - 1) / p->block), most = p->blocks ? p->blocks : blocks;
+    EK_ROLLED for (int from = 0; from < blocks; from += most) {
+        const float *own = w;
+        t.bias = bias, t.slope = slope;
+        EK_ROLLED for (int g = 0; g < groups; g++) {
+            ek_gemm_f32_group(x + g * p->group_ic, own, added ? added + g * oc : added, y + g * oc,
+                              patch, p, tile, tail, &t, oc, g, (ek_range_t){from, EK_MIN(from + most, blocks)}, part, parts);
+            own += (ptrdiff_t)padded * p->kh * p->kw * p->group_ic;
+            t.bias += padded;
+            if (slope) t.slope += padded;
+        }
     }
 }
 
