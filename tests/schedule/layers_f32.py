@@ -81,7 +81,7 @@ def dense(one: Pick) -> Layer:
     h = _size(one, (kh - 1) * dh + 1, pads[0] + pads[1])
     w = _size(one, (kw - 1) * dw + 1, pads[2] + pads[3])
     step = one((1, 1), (1, 1), (2, 2), (1, 2), (3, 2))
-    groups, depth, per = one(1, 1, 1, 2, 3), one(1, 2, 3, 4, 7, 16, 21), one(1, 3, 4, 8, 9, 17, 24, 33)
+    groups, depth, per = one(1, 1, 1, 2, 3, 8), one(1, 2, 3, 4, 7, 16, 21), one(1, 2, 3, 4, 8, 9, 17, 24, 33)
     x, o = (one(1, 1, 2), h, w, depth * groups), per * groups
     spec = Conv2D(step, pads, (dh, dw), one(*_ACTS))
     weights = (o, kh, kw, depth)
