@@ -139,8 +139,9 @@ def _tiles(suffix: str, pack: Callable[[Array], Array], in_order: bool) -> Tiles
     tiles = (Tile(2, NR, UNIT, fixed=20, window=16), Tile(1, NR, UNIT, fixed=1e6, window=16))  # of 1: for one alone
     isa = frozenset({"neon"})
     return Tiles(
-        suffix, isa, tiles, pack, tables, wide=True, takes=lambda c, q, core: (core.name in _IN_ORDER) == in_order
-    )
+        suffix, isa, tiles, pack, tables,
+        wide=True, apart=True, takes=lambda c, q, core: (core.name in _IN_ORDER) == in_order,
+    )  # fmt: skip
 
 
 NEON = _tiles("neon", weights, in_order=True)
@@ -164,5 +165,5 @@ def _few(c: Windows, q: Requant, core: Core) -> bool:
     return taps == 1 and _LANES.padded(run) <= most.get(core.name, 0) and not alone
 
 
-LANES = Tiles("lanes_neon", frozenset({"neon"}), (_LANES,), by_channel, tables, wide=True, takes=_few)
+LANES = Tiles("lanes_neon", frozenset({"neon"}), (_LANES,), by_channel, tables, wide=True, apart=True, takes=_few)
 """For windows of few elements, on a core that does one product a cycle."""

@@ -41,8 +41,8 @@ class Requant:
 
     @property
     def plain(self) -> bool:
-        """Whether saturation does what the clamp does, and what is negative gives the least result."""
-        return (self.low, self.high, self.y_zero) == (-128, 127, -128)
+        """Of multipliers, whether saturation does what the clamp does, and what is negative gives the least result."""
+        return self.scale is None and (self.low, self.high, self.y_zero) == (-128, 127, -128)
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Tiles:
     bias first, from the bias [o], how sums become int8 and the largest |sum| of each channel [o]; None where the fast
     way cannot be exact. zero: the tiles for weights with a zero point, where they are others. wide: `weights` takes
     int16 less the zero point, of which the tiles know nothing. offset: what ek_gemm_s8_load_t adds to elements.
-    takes: whether they are for such windows, weights and core.
+    apart: functions of EK_GEMM_EVEN are others, with an x. takes: whether they are for such windows, weights and core.
     """
 
     suffix: str
@@ -99,6 +99,7 @@ class Tiles:
     zero: tuple[Tile, ...] = ()
     wide: bool = False
     offset: int = 0
+    apart: bool = False
     takes: Callable[[Windows, Requant, Core], bool] = lambda c, q, core: True
 
     def of(self, q: Requant) -> tuple[Tile, ...]:
@@ -106,11 +107,12 @@ class Tiles:
         few = self.zero if q.w_zero and self.zero else self.tiles
         return few if q.plain else tuple(t for t in few if not t.depth)
 
-    def function(self, tile: Tile, w_zero: int) -> str:
+    def function(self, tile: Tile, w_zero: int, finish: str) -> str:
         """The name of a tile's function."""
         width = f"n{tile.nr}" if len({t.nr for t in self.tiles}) > 1 else ""
-        depth, zero = f"k{tile.depth}" if tile.depth else "", "z" if w_zero and not self.wide else ""
-        return f"ek_gemm_s8_m{tile.mr}{width}{depth}{zero}_{self.suffix}"
+        other = "x" if self.apart and finish == EVEN else ""
+        depth, zero = f"k{tile.depth}" if tile.depth and not other else "", "z" if w_zero and not self.wide else ""
+        return f"ek_gemm_s8_m{tile.mr}{width}{depth}{zero}{other}_{self.suffix}"
 
 
 @dataclass(frozen=True)
@@ -229,7 +231,8 @@ def wrap(sums: Array) -> Array:
 
 def _tables(bias: Array, q: Requant, bound: Array, tiles: Tiles) -> tuple[str, list[Array]]:
     if q.scale is not None:
-        return EVEN if q.scale.dtype == np.float32 else SCALE, [bias, q.scale]
+        zeros = np.full_like(bias, q.y_zero)
+        return (EVEN, [bias, q.scale, zeros]) if q.scale.dtype == np.float32 else (SCALE, [bias, q.scale])
     fast = tiles.tables(bias, q, bound)
     if fast is not None:
         return FAST, fast

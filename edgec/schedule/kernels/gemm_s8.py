@@ -85,7 +85,7 @@ def _apply(tiles: Tiles, call: KernelCall, schedule: Schedule) -> KernelCall:
     result = _result(call)
     assert result is not None
     params = parameters(c, q, tile, walk, panels, result[1])
-    x, y, name = call.operands[0], result[0], tiles.function(tile, q.w_zero)
+    x, y, name = call.operands[0], result[0], tiles.function(tile, q.w_zero, panels.finish)
     scratch = Scratch(params.number("scratch_bytes"))
     return KernelCall(name, (x, Table(panels.array, "w"), y, params, scratch, 0, 1))
 

@@ -23,10 +23,7 @@ EK_KERNEL __m128i ek_dw_unit_s8_avx2(const int8_t *const *taps, ptrdiff_t at, co
     EK_UNROLL for (int j = 0; j < 2; j++) {
         const int32_t *c = (const void *)(q + 2 + j);
         if (even) {
-            const __m256 most = _mm256_set1_ps(1e6f), least = _mm256_set1_ps(-1e6f);
-            const __m256 v = _mm256_mul_ps(_mm256_cvtepi32_ps(sum[j]), _mm256_loadu_ps((const void *)c));
-            const __m256i near = _mm256_cvtps_epi32(_mm256_max_ps(_mm256_min_ps(v, most), least));
-            sum[j] = _mm256_add_epi32(near, _mm256_loadu_si256((const void *)(c + 32)));
+            sum[j] = ek_even_avx2(sum[j], c, c + 32);
             continue;
         }
         sum[j] = ek_requant_avx2(sum[j], ek_requant_load_avx2(c, c + 16, c + 32), 0);

@@ -65,13 +65,15 @@ EK_KERNEL void ek_gemm_s8_store_avx2(__m256i sum[][3], const int32_t *q, int8_t 
             ek_gemm_s8_law((const void *)sum, mr, panel, y, channels, p);                                             \
             return;                                                                                                   \
         }                                                                                                             \
-        if (p->finish != EK_GEMM_FAST) {                                                                              \
+        if (p->finish == EK_GEMM_SCALE) {                                                                             \
             ek_gemm_s8_finish((const void *)sum, mr, panel, y, channels, p);                                          \
             return;                                                                                                   \
         }                                                                                                             \
         EK_UNROLL for (int i = 0; i < nv; i++, q += 8) {                                                              \
             const ek_requant_avx2_t c = ek_requant_load_avx2(q + 8 * nv, q + 16 * nv, q + 24 * nv);                   \
-            EK_NO_UNROLL for (int r = 0; r < mr; r++) sum[r * nv + i] = ek_requant_avx2(sum[r * nv + i], c, 0);       \
+            EK_NO_UNROLL for (int r = 0; r < mr; r++)                                                                 \
+                sum[r * nv + i] = p->finish == EK_GEMM_EVEN ? ek_even_avx2(sum[r * nv + i], q + 8 * nv, q + 16 * nv)  \
+                                                            : ek_requant_avx2(sum[r * nv + i], c, 0);                 \
         }                                                                                                             \
         EK_NO_UNROLL for (int r = 0; r < mr; r++, sum += nv, y += p->y_step) {                                        \
             const __m256i v = _mm256_max_epi8(ek_gemm_s8_narrow_avx2(sum, nv), low);                                  \

@@ -197,9 +197,20 @@ EK_KERNEL void ek_gemm_s8_less_dot(int32x4_t sum[][4], const int32x4_t *all, con
     }
 }
 
-/* The tile of mr windows and nr channels. zero: whether the weights have a zero point. */
+/* Sums to results by EK_GEMM_EVEN. */
+EK_KERNEL void ek_gemm_s8_even_dot(int32x4_t sum[][4], const unsigned char *panel, int8_t *y, int channels,
+                                   const ek_gemm_s8_t *p, const int mr, const int nr) {
+    const float *scale = (const float *)(const void *)panel + nr;
+    const ek_even_end_neon_t e = ek_even_end_neon(p->y_zero, p->low, p->high);
+    EK_UNROLL for (int r = 0; r < mr; r++, y += p->y_step)
+        EK_UNROLL for (int c = 0; c < nr; c += 8)
+            ek_eight_even_neon(sum[r][c / 4], sum[r][c / 4 + 1], scale + c, y + c, channels - c, &e);
+}
+
+/* The tile of mr windows and nr channels. zero: whether the weights have a zero point; even: of EK_GEMM_EVEN. */
 EK_KERNEL void ek_gemm_s8_tile_dot(const int8_t *const *taps, ptrdiff_t at, const unsigned char *panel, int8_t *y,
-                                   int channels, const ek_gemm_s8_t *p, const int mr, const int nr, const int zero) {
+                                   int channels, const ek_gemm_s8_t *p, const int mr, const int nr, const int zero,
+                                   const int even) {
     const int32_t *q = (const void *)panel;
     const int8_t *w = (const int8_t *)panel + 16 * nr, *x[8];
     const int nv = nr / 4;
@@ -212,7 +223,9 @@ EK_KERNEL void ek_gemm_s8_tile_dot(const int8_t *const *taps, ptrdiff_t at, cons
         w = ek_gemm_s8_run_dot(sum, all, x, w, p->run & 15, mr, nr, zero, 0);
     }
     if (zero) ek_gemm_s8_less_dot(sum, all, p, mr, nv);
-    if (p->finish != EK_GEMM_FAST) {
+    if (even) {
+        ek_gemm_s8_even_dot(sum, panel, y, channels, p, mr, nr);
+    } else if (p->finish != EK_GEMM_FAST) {
         int32_t sums[8 * 16];
         EK_UNROLL for (int r = 0; r < mr; r++)
             EK_UNROLL for (int i = 0; i < nv; i++) vst1q_s32(sums + nr * r + 4 * i, sum[r][i]);
@@ -243,28 +256,43 @@ EK_KERNEL void ek_gemm_s8_line_dot(const int8_t *const *taps, ptrdiff_t at, cons
     ek_gemm_s8_store_dot(sum, q, y, channels, p, mr, nr, 1);
 }
 
-/* Rows of tiles. */
-#define EK_GEMM_S8_DOT(NAME, ROW, mr, nr, zero)                                                                      \
+/* Rows of tiles; x: of EK_GEMM_EVEN, else of all others. */
+#define EK_GEMM_S8_DOT(NAME, ROW, mr, nr, zero, even)                                                                      \
     EK_SHARED void ROW(const int8_t *const *taps, ptrdiff_t at, const unsigned char *panel, int8_t *y, int channels, \
                        const ek_gemm_s8_t *p, int windows) {                                                         \
-        EK_GEMM_S8_TILES(ek_gemm_s8_tile_dot, mr, channels, mr, nr, zero)                                            \
+        EK_GEMM_S8_TILES(ek_gemm_s8_tile_dot, mr, channels, mr, nr, zero, even)                                            \
     }                                                                                                                \
     EK_GEMM_S8_WHOLE(NAME, ROW, NULL)
-EK_GEMM_S8_DOT(ek_gemm_s8_m1n16_dot, ek_gemm_s8_row_m1n16_dot, 1, 16, 0)
-EK_GEMM_S8_DOT(ek_gemm_s8_m2n16_dot, ek_gemm_s8_row_m2n16_dot, 2, 16, 0)
-EK_GEMM_S8_DOT(ek_gemm_s8_m3n16_dot, ek_gemm_s8_row_m3n16_dot, 3, 16, 0)
-EK_GEMM_S8_DOT(ek_gemm_s8_m4n16_dot, ek_gemm_s8_row_m4n16_dot, 4, 16, 0)
-EK_GEMM_S8_DOT(ek_gemm_s8_m1n8_dot, ek_gemm_s8_row_m1n8_dot, 1, 8, 0)
-EK_GEMM_S8_DOT(ek_gemm_s8_m4n8_dot, ek_gemm_s8_row_m4n8_dot, 4, 8, 0)
-EK_GEMM_S8_DOT(ek_gemm_s8_m7n8_dot, ek_gemm_s8_row_m7n8_dot, 7, 8, 0)
-EK_GEMM_S8_DOT(ek_gemm_s8_m8n8_dot, ek_gemm_s8_row_m8n8_dot, 8, 8, 0)
-EK_GEMM_S8_DOT(ek_gemm_s8_m1n16z_dot, ek_gemm_s8_row_m1n16z_dot, 1, 16, 1)
-EK_GEMM_S8_DOT(ek_gemm_s8_m2n16z_dot, ek_gemm_s8_row_m2n16z_dot, 2, 16, 1)
-EK_GEMM_S8_DOT(ek_gemm_s8_m3n16z_dot, ek_gemm_s8_row_m3n16z_dot, 3, 16, 1)
-EK_GEMM_S8_DOT(ek_gemm_s8_m4n16z_dot, ek_gemm_s8_row_m4n16z_dot, 4, 16, 1)
-EK_GEMM_S8_DOT(ek_gemm_s8_m1n8z_dot, ek_gemm_s8_row_m1n8z_dot, 1, 8, 1)
-EK_GEMM_S8_DOT(ek_gemm_s8_m4n8z_dot, ek_gemm_s8_row_m4n8z_dot, 4, 8, 1)
-EK_GEMM_S8_DOT(ek_gemm_s8_m7n8z_dot, ek_gemm_s8_row_m7n8z_dot, 7, 8, 1)
+EK_GEMM_S8_DOT(ek_gemm_s8_m1n16_dot, ek_gemm_s8_row_m1n16_dot, 1, 16, 0, 0)
+EK_GEMM_S8_DOT(ek_gemm_s8_m2n16_dot, ek_gemm_s8_row_m2n16_dot, 2, 16, 0, 0)
+EK_GEMM_S8_DOT(ek_gemm_s8_m3n16_dot, ek_gemm_s8_row_m3n16_dot, 3, 16, 0, 0)
+EK_GEMM_S8_DOT(ek_gemm_s8_m4n16_dot, ek_gemm_s8_row_m4n16_dot, 4, 16, 0, 0)
+EK_GEMM_S8_DOT(ek_gemm_s8_m1n8_dot, ek_gemm_s8_row_m1n8_dot, 1, 8, 0, 0)
+EK_GEMM_S8_DOT(ek_gemm_s8_m4n8_dot, ek_gemm_s8_row_m4n8_dot, 4, 8, 0, 0)
+EK_GEMM_S8_DOT(ek_gemm_s8_m7n8_dot, ek_gemm_s8_row_m7n8_dot, 7, 8, 0, 0)
+EK_GEMM_S8_DOT(ek_gemm_s8_m8n8_dot, ek_gemm_s8_row_m8n8_dot, 8, 8, 0, 0)
+EK_GEMM_S8_DOT(ek_gemm_s8_m1n16z_dot, ek_gemm_s8_row_m1n16z_dot, 1, 16, 1, 0)
+EK_GEMM_S8_DOT(ek_gemm_s8_m2n16z_dot, ek_gemm_s8_row_m2n16z_dot, 2, 16, 1, 0)
+EK_GEMM_S8_DOT(ek_gemm_s8_m3n16z_dot, ek_gemm_s8_row_m3n16z_dot, 3, 16, 1, 0)
+EK_GEMM_S8_DOT(ek_gemm_s8_m4n16z_dot, ek_gemm_s8_row_m4n16z_dot, 4, 16, 1, 0)
+EK_GEMM_S8_DOT(ek_gemm_s8_m1n8z_dot, ek_gemm_s8_row_m1n8z_dot, 1, 8, 1, 0)
+EK_GEMM_S8_DOT(ek_gemm_s8_m4n8z_dot, ek_gemm_s8_row_m4n8z_dot, 4, 8, 1, 0)
+EK_GEMM_S8_DOT(ek_gemm_s8_m7n8z_dot, ek_gemm_s8_row_m7n8z_dot, 7, 8, 1, 0)
+EK_GEMM_S8_DOT(ek_gemm_s8_m1n16x_dot, ek_gemm_s8_row_m1n16x_dot, 1, 16, 0, 1)
+EK_GEMM_S8_DOT(ek_gemm_s8_m2n16x_dot, ek_gemm_s8_row_m2n16x_dot, 2, 16, 0, 1)
+EK_GEMM_S8_DOT(ek_gemm_s8_m3n16x_dot, ek_gemm_s8_row_m3n16x_dot, 3, 16, 0, 1)
+EK_GEMM_S8_DOT(ek_gemm_s8_m4n16x_dot, ek_gemm_s8_row_m4n16x_dot, 4, 16, 0, 1)
+EK_GEMM_S8_DOT(ek_gemm_s8_m1n8x_dot, ek_gemm_s8_row_m1n8x_dot, 1, 8, 0, 1)
+EK_GEMM_S8_DOT(ek_gemm_s8_m4n8x_dot, ek_gemm_s8_row_m4n8x_dot, 4, 8, 0, 1)
+EK_GEMM_S8_DOT(ek_gemm_s8_m7n8x_dot, ek_gemm_s8_row_m7n8x_dot, 7, 8, 0, 1)
+EK_GEMM_S8_DOT(ek_gemm_s8_m8n8x_dot, ek_gemm_s8_row_m8n8x_dot, 8, 8, 0, 1)
+EK_GEMM_S8_DOT(ek_gemm_s8_m1n16zx_dot, ek_gemm_s8_row_m1n16zx_dot, 1, 16, 1, 1)
+EK_GEMM_S8_DOT(ek_gemm_s8_m2n16zx_dot, ek_gemm_s8_row_m2n16zx_dot, 2, 16, 1, 1)
+EK_GEMM_S8_DOT(ek_gemm_s8_m3n16zx_dot, ek_gemm_s8_row_m3n16zx_dot, 3, 16, 1, 1)
+EK_GEMM_S8_DOT(ek_gemm_s8_m4n16zx_dot, ek_gemm_s8_row_m4n16zx_dot, 4, 16, 1, 1)
+EK_GEMM_S8_DOT(ek_gemm_s8_m1n8zx_dot, ek_gemm_s8_row_m1n8zx_dot, 1, 8, 1, 1)
+EK_GEMM_S8_DOT(ek_gemm_s8_m4n8zx_dot, ek_gemm_s8_row_m4n8zx_dot, 4, 8, 1, 1)
+EK_GEMM_S8_DOT(ek_gemm_s8_m7n8zx_dot, ek_gemm_s8_row_m7n8zx_dot, 7, 8, 1, 1)
 
 /* Rows of such tiles. What a schedule should not give them, results that saturation does not make or channels that do
  * not fill a panel, goes to other tiles of a window each. */

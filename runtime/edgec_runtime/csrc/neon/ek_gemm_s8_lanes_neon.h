@@ -85,12 +85,15 @@ EK_KERNEL void ek_gemm_s8_run_neon(int32x4_t s[][2], const int8_t *x, ptrdiff_t 
 #endif
 
 EK_KERNEL void ek_gemm_s8_lanes_tile_neon(const int8_t *const *taps, ptrdiff_t at, const unsigned char *panel,
-                                          int8_t *y, int channels, const ek_gemm_s8_t *p, const int mr) {
+                                          int8_t *y, int channels, const ek_gemm_s8_t *p, const int mr,
+                                          const int even) {
     const int32_t *q = (const void *)panel;
     const int16_t *w = (const void *)(panel + 16 * EK_NEON_NR);
     int32x4_t sum[EK_LANES_MR][2];
     ek_gemm_s8_run_neon(sum, *taps + at, p->step, q, w, p->run);
-    if (p->finish != EK_GEMM_FAST) {
+    if (even) {
+        ek_gemm_s8_even_rows_neon(sum, mr, q, y, channels, p);
+    } else if (p->finish != EK_GEMM_FAST) {
         int32_t sums[EK_LANES_MR * EK_NEON_NR];
         EK_UNROLL for (int r = 0; r < 2 * mr; r++) vst1q_s32(sums + 4 * r, sum[r / 2][r % 2]);
         if (p->finish == EK_GEMM_LAW) ek_gemm_s8_law_neon(sums, mr, q, y, channels, p);
@@ -109,6 +112,7 @@ EK_KERNEL void ek_gemm_s8_lanes_tile_neon(const int8_t *const *taps, ptrdiff_t a
     }
 }
 
-EK_GEMM_S8(ek_gemm_s8_m8_lanes_neon, ek_gemm_s8_row_m8_lanes_neon, NULL, ek_gemm_s8_lanes_tile_neon, EK_LANES_MR)
+EK_GEMM_S8(ek_gemm_s8_m8_lanes_neon, ek_gemm_s8_row_m8_lanes_neon, NULL, ek_gemm_s8_lanes_tile_neon, EK_LANES_MR, 0)
+EK_GEMM_S8(ek_gemm_s8_m8x_lanes_neon, ek_gemm_s8_row_m8x_lanes_neon, NULL, ek_gemm_s8_lanes_tile_neon, EK_LANES_MR, 1)
 
 #endif

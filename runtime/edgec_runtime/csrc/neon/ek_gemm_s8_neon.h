@@ -30,7 +30,7 @@ EK_KERNEL int8x16_t ek_gemm_s8_bytes_neon(int32x4_t sum[][2], const int32_t *q, 
     const int32_t *q4 = EK_APART(q + 4);
     const int16x8_t first = ek_half_neon(sum[0][0], sum[0][1], q + 8, q4 + 8, saturate);
     const int8x16_t v = ek_bytes_neon(first, ek_half_neon(sum[1][0], sum[1][1], q + 8, q4 + 8, saturate));
-    return saturate ? v : vminq_s8(vmaxq_s8(v, vdupq_n_s8((int8_t)p->low)), vdupq_n_s8((int8_t)p->high));
+    return saturate == 1 ? v : vminq_s8(vmaxq_s8(v, vdupq_n_s8((int8_t)p->low)), vdupq_n_s8((int8_t)p->high));
 }
 EK_KERNEL void ek_gemm_s8_store_neon(int8x16_t v, int8_t *y, ptrdiff_t y_step, int channels) {
     if (channels == EK_NEON_NR) {
@@ -53,6 +53,15 @@ EK_SHARED void ek_gemm_s8_law_neon(const int32_t *sums, int rows, const int32_t 
         vst1_s8(part, vmin_s8(vmax_s8(v, vdup_n_s8((int8_t)p->low)), vdup_n_s8((int8_t)p->high)));
         memcpy(y, part, (size_t)channels);
     }
+}
+
+/* Sums to results by EK_GEMM_EVEN. */
+EK_KERNEL void ek_gemm_s8_even_rows_neon(int32x4_t sum[][2], int rows, const int32_t *q, int8_t *y, int channels,
+                                         const ek_gemm_s8_t *p) {
+    const float *scale = (const float *)(const void *)(q + EK_NEON_NR);
+    const ek_even_end_neon_t e = ek_even_end_neon(p->y_zero, p->low, p->high);
+    EK_UNROLL for (int r = 0; r < rows; r++, y += p->y_step)
+        ek_eight_even_neon(sum[r][0], sum[r][1], scale, y, channels, &e);
 }
 
 /* Adds what the weights lack. */
@@ -108,9 +117,9 @@ EK_KERNEL void ek_gemm_s8_ones_neon(int32x4_t s[2][8], const ek_gemm_s8_panel_ne
     }
 }
 
-/* One window: any panel, any finish. */
-EK_SHARED void ek_gemm_s8_one_neon(const int8_t *const *taps, ptrdiff_t at, const ek_gemm_s8_panel_neon_t *a,
-                                   int8_t *y, int channels, const ek_gemm_s8_t *p) {
+/* One window, of any panel. even: of EK_GEMM_EVEN, else of all others. */
+EK_KERNEL void ek_gemm_s8_window_neon(const int8_t *const *taps, ptrdiff_t at, const ek_gemm_s8_panel_neon_t *a,
+                                      int8_t *y, int channels, const ek_gemm_s8_t *p, const int even) {
     int32x4_t s[2][8], sum[2][2];
     EK_UNROLL for (int c = 0; c < 8; c++) s[0][c] = vdupq_n_s32(0);
     ek_gemm_s8_pieces_neon(s, a->w_four, a->four, a->fours, taps, at, 0, 2, 1);
@@ -118,15 +127,25 @@ EK_SHARED void ek_gemm_s8_one_neon(const int8_t *const *taps, ptrdiff_t at, cons
     ek_gemm_s8_ones_neon(s, a, taps, at, 0, 1);
     ek_gemm_s8_across_neon(sum[0], s[0], a->q);
     ek_gemm_s8_rests_neon(sum, a->rest, a->rests, taps, at, 0, 1);
-    if (p->finish == EK_GEMM_FAST) {
+    if (even) {
+        ek_gemm_s8_even_rows_neon(sum, 1, a->q, y, channels, p);
+    } else if (p->finish != EK_GEMM_FAST) {
+        int32_t sums[EK_NEON_NR];
+        vst1q_s32(sums, sum[0][0]), vst1q_s32(sums + 4, sum[0][1]);
+        if (p->finish == EK_GEMM_LAW) ek_gemm_s8_law_neon(sums, 1, a->q, y, channels, p);
+        else ek_gemm_s8_finish(sums, 1, (const unsigned char *)a->q, y, channels, p);
+    } else {
         sum[1][0] = sum[0][0], sum[1][1] = sum[0][1];
         ek_gemm_s8_store_neon(ek_gemm_s8_bytes_neon(sum, a->q, p, 0), y, 0, channels);
-        return;
     }
-    int32_t sums[EK_NEON_NR];
-    vst1q_s32(sums, sum[0][0]), vst1q_s32(sums + 4, sum[0][1]);
-    if (p->finish == EK_GEMM_LAW) ek_gemm_s8_law_neon(sums, 1, a->q, y, channels, p);
-    else ek_gemm_s8_finish(sums, 1, (const unsigned char *)a->q, y, channels, p);
+}
+EK_SHARED void ek_gemm_s8_one_neon(const int8_t *const *taps, ptrdiff_t at, const ek_gemm_s8_panel_neon_t *a,
+                                   int8_t *y, int channels, const ek_gemm_s8_t *p) {
+    ek_gemm_s8_window_neon(taps, at, a, y, channels, p, 0);
+}
+EK_SHARED void ek_gemm_s8_onex_neon(const int8_t *const *taps, ptrdiff_t at, const ek_gemm_s8_panel_neon_t *a,
+                                    int8_t *y, int channels, const ek_gemm_s8_t *p) {
+    ek_gemm_s8_window_neon(taps, at, a, y, channels, p, 1);
 }
 
 /* The rests of two windows, and the bias. */
@@ -138,9 +157,9 @@ EK_KERNEL void ek_gemm_s8_lifted_neon(int32_t more[2 * EK_NEON_NR], const ek_gem
     EK_UNROLL for (int i = 0; i < 4; i++) vst1q_s32(more + 4 * i, sum[i / 2][i % 2]);
 }
 
-/* Windows in pairs, FAST, with a two to begin with: the first piece of a pair beside the results of the pair before it,
+/* Windows in pairs, by EK_GEMM_FAST or EK_GEMM_EVEN, with a two to begin with: the first piece of a pair beside the results of the pair before it,
  * which wait for each other. beside: see EK_TWO_BESIDE. saturate: all channels, and results as they saturate. two: of a
- * two more, and nothing else. */
+ * two more, and nothing else. saturate is EK_EVEN for EK_GEMM_EVEN. */
 EK_KERNEL void ek_gemm_s8_pairs_neon(const int8_t *const *taps, ptrdiff_t at, const ek_gemm_s8_panel_neon_t *a,
                                      int8_t *y, int channels, const ek_gemm_s8_t *p, int pairs, const int beside,
                                      const int saturate, const int two) {
@@ -167,8 +186,8 @@ EK_KERNEL void ek_gemm_s8_pairs_neon(const int8_t *const *taps, ptrdiff_t at, co
         ek_gemm_s8_across_neon(sum[1], s[1], two ? more : more + next);
         x += pairs > 1 ? 2 * step : 0, z += pairs > 1 ? 2 * step : 0;
         const int8x16_t v = ek_gemm_s8_bytes_neon(sum, a->q, p, saturate);
-        const int late = beside && !saturate; /* what follows a branch is not beside */
-        if (!late) ek_gemm_s8_store_neon(v, y, y_step, saturate ? EK_NEON_NR : channels);
+        const int late = beside && saturate != 1; /* what follows a branch is not beside */
+        if (!late) ek_gemm_s8_store_neon(v, y, y_step, saturate == 1 ? EK_NEON_NR : channels);
         ek_gemm_s8_first_neon(s, a->w_two, x, step, beside);
         if (late) ek_gemm_s8_store_neon(v, y, y_step, channels);
     }
@@ -194,11 +213,14 @@ EK_KERNEL void ek_gemm_s8_short_neon(const int8_t *const *taps, ptrdiff_t at, co
 /* The tile over a row. */
 EK_KERNEL void ek_gemm_s8_row_neon(const int8_t *const *taps, ptrdiff_t at, const unsigned char *panel, int8_t *y,
                                    int channels, const ek_gemm_s8_t *p, int windows, const int mr,
-                                   const int beside) {
+                                   const int beside, const int even) {
     const ek_gemm_s8_panel_neon_t a = ek_gemm_s8_panel_neon(panel);
     const int saturate = channels == EK_NEON_NR && p->low == -128 && p->high == 127 && p->y_zero == -128;
     int done = 0;
-    if (mr == 2 && p->finish == EK_GEMM_FAST) {
+    if (even && mr == 2 && a.twos) {
+        ek_gemm_s8_pairs_neon(taps, at, &a, y, channels, p, windows / 2, beside, EK_EVEN, 0);
+        done = windows & ~1;
+    } else if (!even && mr == 2 && p->finish == EK_GEMM_FAST) {
         if (a.twos) {
             const int two = beside && a.twos == 2 && !a.fours && !a.ones && !a.rests;
             if (saturate && two) ek_gemm_s8_pairs_neon(taps, at, &a, y, channels, p, windows / 2, beside, 1, 1);
@@ -211,19 +233,25 @@ EK_KERNEL void ek_gemm_s8_row_neon(const int8_t *const *taps, ptrdiff_t at, cons
         }
     }
     for (; done < windows; done++)
-        ek_gemm_s8_one_neon(taps, at + done * p->step, &a, y + (ptrdiff_t)done * p->y_step, channels, p);
+        (even ? ek_gemm_s8_onex_neon : ek_gemm_s8_one_neon)(taps, at + done * p->step, &a,
+                                                            y + (ptrdiff_t)done * p->y_step, channels, p);
 }
 
-#define EK_GEMM_S8_NEON(NAME, ROW, MR, BESIDE)                                                                         \
+/* x: of EK_GEMM_EVEN. */
+#define EK_GEMM_S8_NEON(NAME, ROW, MR, BESIDE, EVEN)                                                                   \
     EK_SHARED void ROW(const int8_t *const *taps, ptrdiff_t at, const unsigned char *panel, int8_t *y, int channels,   \
                        const ek_gemm_s8_t *p, int windows) {                                                           \
-        ek_gemm_s8_row_neon(taps, at, panel, y, channels, p, windows, MR, BESIDE);                                     \
+        ek_gemm_s8_row_neon(taps, at, panel, y, channels, p, windows, MR, BESIDE, EVEN);                               \
     }                                                                                                                  \
     EK_GEMM_S8_WHOLE(NAME, ROW, NULL)
-EK_GEMM_S8_NEON(ek_gemm_s8_m1_neon, ek_gemm_s8_row_m1_neon, 1, 0)
-EK_GEMM_S8_NEON(ek_gemm_s8_m2_neon, ek_gemm_s8_row_m2_neon, 2, 0)
+EK_GEMM_S8_NEON(ek_gemm_s8_m1_neon, ek_gemm_s8_row_m1_neon, 1, 0, 0)
+EK_GEMM_S8_NEON(ek_gemm_s8_m2_neon, ek_gemm_s8_row_m2_neon, 2, 0, 0)
+EK_GEMM_S8_NEON(ek_gemm_s8_m1x_neon, ek_gemm_s8_row_m1x_neon, 1, 0, 1)
+EK_GEMM_S8_NEON(ek_gemm_s8_m2x_neon, ek_gemm_s8_row_m2x_neon, 2, 0, 1)
 /* For out-of-order cores; of panels without fours. */
-EK_GEMM_S8_NEON(ek_gemm_s8_m1_twos_neon, ek_gemm_s8_row_m1_twos_neon, 1, 1)
-EK_GEMM_S8_NEON(ek_gemm_s8_m2_twos_neon, ek_gemm_s8_row_m2_twos_neon, 2, 1)
+EK_GEMM_S8_NEON(ek_gemm_s8_m1_twos_neon, ek_gemm_s8_row_m1_twos_neon, 1, 1, 0)
+EK_GEMM_S8_NEON(ek_gemm_s8_m2_twos_neon, ek_gemm_s8_row_m2_twos_neon, 2, 1, 0)
+EK_GEMM_S8_NEON(ek_gemm_s8_m1x_twos_neon, ek_gemm_s8_row_m1x_twos_neon, 1, 1, 1)
+EK_GEMM_S8_NEON(ek_gemm_s8_m2x_twos_neon, ek_gemm_s8_row_m2x_twos_neon, 2, 1, 1)
 
 #endif

@@ -76,4 +76,33 @@ EK_KERNEL int8x8_t ek_narrow_neon(int32x4_t a, int32x4_t b, int16x8_t y_zero) {
     return vqmovn_s16(vqaddq_s16(vcombine_s16(vqmovn_s32(a), vqmovn_s32(b)), y_zero));
 }
 
+/* What is done to results of ek_even. */
+typedef struct {
+    int16x8_t zero;
+    int8x8_t low, high;
+} ek_even_end_neon_t;
+
+EK_KERNEL ek_even_end_neon_t ek_even_end_neon(int y_zero, int low, int high) {
+    return (ek_even_end_neon_t){vdupq_n_s16((int16_t)y_zero), vdup_n_s8((int8_t)low), vdup_n_s8((int8_t)high)};
+}
+
+/* The nearest integers to sums times scales, ties to even. */
+EK_KERNEL int32x4_t ek_even_neon(int32x4_t sum, const float *scale) {
+    return vcvtnq_s32_f32(vmulq_f32(vcvtq_f32_s32(sum), vld1q_f32(scale)));
+}
+
+/* Eight sums, or fewer of them, to results as ek_even. */
+EK_KERNEL void ek_eight_even_neon(int32x4_t a, int32x4_t b, const float *scale, int8_t *y, int channels,
+                                  const ek_even_end_neon_t *e) {
+    const int8x8_t v = ek_narrow_neon(ek_even_neon(a, scale), ek_even_neon(b, scale + 4), e->zero);
+    const int8x8_t result = vmin_s8(vmax_s8(v, e->low), e->high);
+    if (channels >= 8) {
+        vst1_s8(y, result);
+    } else {
+        int8_t some[8];
+        vst1_s8(some, result);
+        memcpy(y, some, (size_t)EK_MAX(channels, 0));
+    }
+}
+
 #endif

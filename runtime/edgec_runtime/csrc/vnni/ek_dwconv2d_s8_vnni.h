@@ -26,13 +26,6 @@ EK_KERNEL void ek_dw_zip_vnni(__m512i *v, __m512i x0, __m512i x1, __m512i x2, __
 /* How functions are made: as ek_dw_store_vnni has it; weights are sums of several bytes. */
 enum { EK_DW_PLAIN = 1, EK_DW_SETS = 2, EK_DW_EVEN = 4 };
 
-/* ek_even, before the clamp. */
-EK_KERNEL __m512i ek_even_vnni(__m512i sum, const void *scale, const void *zero) {
-    const __m512 v = _mm512_mul_ps(_mm512_cvtepi32_ps(sum), _mm512_loadu_ps(scale)), most = _mm512_set1_ps(1e6f);
-    const __m512 near = _mm512_max_ps(_mm512_min_ps(v, most), _mm512_sub_ps(_mm512_setzero_ps(), most));
-    return _mm512_add_epi32(_mm512_cvtps_epi32(near), _mm512_loadu_si512(zero));
-}
-
 /* Sums to results, by the tables of a unit. EK_DW_PLAIN: as ek_requant_vnni, and the clamp is that of saturation;
  * EK_DW_EVEN: as ek_even. */
 EK_KERNEL void ek_dw_store_vnni(int8_t *y, __m512i *sum, const unsigned char *unit, __mmask64 some,

@@ -1,4 +1,4 @@
-/* int32 sums to int8 as ek_requantize has it, bit for bit, with AVX-512: 16 sums at a time.
+/* int32 sums to int8 as ek_requantize and ek_even have it, bit for bit, with AVX-512: 16 sums at a time.
  *
  * Multipliers m are less than 2^31, shifts s go from -30 to 23 (to the right where positive), and sums a are less than
  * 2^30, shifted to the left where they are. The law is floor((h + 2^(s-1) - (h < 0)) / 2^s) + z of the sum a, where
@@ -39,6 +39,13 @@ EK_KERNEL __m512i ek_requant_vnni(__m512i sum, ek_requant_vnni_t q, const int pl
     const __mmask16 rounds = _mm512_test_epi32_mask(q.right, q.right);
     if (!plain) high = _mm512_add_epi32(high, _mm512_maskz_srai_epi32(rounds, sum, 31));
     return _mm512_srav_epi32(high, q.right);
+}
+
+/* ek_even, before the clamp. */
+EK_KERNEL __m512i ek_even_vnni(__m512i sum, const void *scale, const void *zero) {
+    const __m512 v = _mm512_mul_ps(_mm512_cvtepi32_ps(sum), _mm512_loadu_ps(scale)), most = _mm512_set1_ps(1e6f);
+    const __m512 near = _mm512_max_ps(_mm512_min_ps(v, most), _mm512_sub_ps(_mm512_setzero_ps(), most));
+    return _mm512_add_epi32(_mm512_cvtps_epi32(near), _mm512_loadu_si512(zero));
 }
 
 #endif
