@@ -76,26 +76,28 @@ EK_KERNEL int8x8_t ek_narrow_neon(int32x4_t a, int32x4_t b, int16x8_t y_zero) {
     return vqmovn_s16(vqaddq_s16(vcombine_s16(vqmovn_s32(a), vqmovn_s32(b)), y_zero));
 }
 
-/* What is done to results of ek_even. */
+/* What ek_even does to all of a tensor. */
 typedef struct {
+    float32x4_t low, high;
     int16x8_t zero;
-    int8x8_t low, high;
 } ek_even_end_neon_t;
 
 EK_KERNEL ek_even_end_neon_t ek_even_end_neon(int y_zero, int low, int high) {
-    return (ek_even_end_neon_t){vdupq_n_s16((int16_t)y_zero), vdup_n_s8((int8_t)low), vdup_n_s8((int8_t)high)};
+    return (ek_even_end_neon_t){vdupq_n_f32((float)(low - y_zero)), vdupq_n_f32((float)(high - y_zero)),
+                                vdupq_n_s16((int16_t)y_zero)};
 }
 
-/* The nearest integers to sums times scales, ties to even. */
-EK_KERNEL int32x4_t ek_even_neon(int32x4_t sum, const float *scale) {
-    return vcvtnq_s32_f32(vmulq_f32(vcvtq_f32_s32(sum), vld1q_f32(scale)));
+/* As ek_round_even, in the low halves. */
+EK_KERNEL int16x8_t ek_even_neon(int32x4_t sum, const float *scale, const ek_even_end_neon_t *e) {
+    const float32x4_t v = vmulq_f32(vcvtq_f32_s32(sum), vld1q_f32(scale));
+    return vreinterpretq_s16_f32(vaddq_f32(vminq_f32(vmaxq_f32(v, e->low), e->high), vdupq_n_f32(12582912.0f)));
 }
 
 /* Eight sums, or fewer of them, to results as ek_even. */
 EK_KERNEL void ek_eight_even_neon(int32x4_t a, int32x4_t b, const float *scale, int8_t *y, int channels,
                                   const ek_even_end_neon_t *e) {
-    const int8x8_t v = ek_narrow_neon(ek_even_neon(a, scale), ek_even_neon(b, scale + 4), e->zero);
-    const int8x8_t result = vmin_s8(vmax_s8(v, e->low), e->high);
+    const int16x8_t v = vuzp1q_s16(ek_even_neon(a, scale, e), ek_even_neon(b, scale + 4, e));
+    const int8x8_t result = vmovn_s16(vaddq_s16(v, e->zero));
     if (channels >= 8) {
         vst1_s8(y, result);
     } else {
