@@ -137,16 +137,16 @@ def _by_call(segment: Segment, source: CSource) -> dict[int, list[Op]]:
 def _calls(index: int, segment: Segment, source: CSource) -> Iterator[Call]:
     """In order. The main op of several is the one with the most work."""
     for call, several in _by_call(segment, source).items():
-        op = max(several, key=lambda op: (op.spec.macs(op), op.output.type.size))
+        op = max(several, key=lambda op: (op.spec.macs(op), op.outputs[0].type.size))
         also = tuple(other.kind for other in several if other is not op)
         macs = sum(op.spec.macs(op) for op in several)
         yield Call((index, call), op.kind, op.inputs[0].type.dtype, _shapes(op), macs, also)
 
 
 def _shapes(op: Op) -> str:
-    """Of the input, of the weights if there are any, of the output."""
+    """Of the input, of the weights if there are any, of the first output."""
     read: Sequence[Value] = op.inputs[: 2 if op.spec.macs(op) else 1]
-    return " · ".join(_shape(v) for v in read) + " → " + _shape(op.output)
+    return " · ".join(_shape(v) for v in read) + " → " + _shape(op.outputs[0])
 
 
 def _shape(v: Value) -> str:
