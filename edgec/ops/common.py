@@ -9,7 +9,7 @@ import numpy as np
 from flatbuffers import flexbuffers
 
 from edgec.errors import UnsupportedError
-from edgec.ir import Array, Op, OpDef, Pointer, Quant, Struct, Table, TensorType, TfliteOp, Value
+from edgec.ir import Array, KernelCall, Op, OpDef, Pointer, Quant, Struct, Table, TensorType, TfliteOp, Value
 from edgec.ir.opdef import ComputedError
 from edgec.ir.types import dequantize
 from edgec.ops.fixed_point import (
@@ -180,6 +180,13 @@ def quantize_bias(bias: Array, x_scale: float, w: Quant) -> tuple[Array, Quant]:
     stored = tuple(float(s) for s in scale)
     quant = Quant(stored, (0,) * len(stored), 0 if len(stored) > 1 else None)
     return np.clip(q, -(2**31), 2**31 - 1).astype(np.int32), quant
+
+
+def scale_channels(op: Op, k: Table, b: Table) -> KernelCall:
+    """ek_scale_channels_f32: x * k + b of the op's first input, with a k and a b for each channel."""
+    x = op.inputs[0]
+    channels = x.type.shape[-1]
+    return KernelCall.of("ek_scale_channels_f32", x, k, b, op.output, x.type.size // max(1, channels), channels)
 
 
 def act_f32(act: str) -> Struct:

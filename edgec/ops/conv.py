@@ -36,6 +36,7 @@ from edgec.ops.common import (
     real_types,
     requantize,
     requantize_struct,
+    scale_channels,
     with_float_weights,
 )
 from edgec.ops.fixed_point import TFLITE_ACTIVATIONS, clamp_float, tflite_activation
@@ -327,8 +328,7 @@ class DepthwiseConv2D(_Conv):
         one = w.shape[:3] == (1, 1, 1) and self.stride == (1, 1) and not any(self.pads) and self.act == "none"
         if not (one and w.shape[3] == x.shape[3] and x.dtype == "float32" and isinstance(bias, Table)):
             return super().c(op)
-        args = (op.inputs[0], Table(w.reshape(-1), "w"), bias, op.output, x.size // x.shape[3], x.shape[3])
-        return KernelCall.of("ek_scale_channels_f32", *args)
+        return scale_channels(op, Table(w.reshape(-1), "w"), bias)
 
     def pack(self, w: Array) -> Array:
         """[KH, KW, O] as it is."""

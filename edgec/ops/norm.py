@@ -10,7 +10,7 @@ import numpy as np
 
 from edgec.ir import Array, Builder, KernelCall, OnnxNode, Op, OpDef, Sample, Scratch, Struct, Table, TensorType, Value
 from edgec.ir.opdef import Arg
-from edgec.ops.common import axis_of, real_types
+from edgec.ops.common import axis_of, real_types, scale_channels
 from edgec.ops.shape import transpose
 
 _F = np.float32
@@ -66,10 +66,7 @@ class BatchNorm(OpDef):
         """ek_scale_channels_f32."""
         constants = [v.const for v in op.inputs[1:] if v.const is not None]
         k, b = self.line(constants)
-        x, y = op.inputs[0], op.output
-        channels = x.type.shape[-1]
-        args = (x, Table(k, "k"), Table(b, "b"), y, x.type.size // max(1, channels), channels)
-        return KernelCall.of("ek_scale_channels_f32", *args)
+        return scale_channels(op, Table(k, "k"), Table(b, "b"))
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

@@ -15,15 +15,10 @@ _NORMAL = 2.0**-126
 
 def _lrn(call: KernelCall) -> KernelCall | None:
     x, y, p = call.operands
-    fields = call.struct("ek_lrn_t").fields
-    before, after, alpha, beta, bias = (fields[k] for k in ("before", "after", "alpha", "beta", "bias"))
-    assert isinstance(before, int)
-    assert isinstance(after, int)
-    assert isinstance(alpha, float)
-    assert isinstance(beta, float)
-    assert isinstance(bias, float)
+    fields = call.struct("ek_lrn_t")
+    before, after, beta = fields.number("before"), fields.number("after"), fields.real("beta")
     power = int(4 * beta) if beta in (0.5, 0.75, 1.0) else 0
-    positive = alpha >= 0 and bias >= _NORMAL  # what is raised to any other power
+    positive = fields.real("alpha") >= 0 and fields.real("bias") >= _NORMAL  # what is raised to any other power
     if max(before, after) > _SIDE or after < 0 or not (power or positive):
         return None
     return KernelCall.of("ek_lrn_f32_simd", x, y, p, power, *WHOLE)

@@ -18,7 +18,7 @@ enum {
     EK_GEMM_FAST,  /* as the tile has it; it may count on what edgec/schedule/gemm_s8 proves of the tables */
     EK_GEMM_LAW,   /* int32 bias, multiplier, shift: any shift, ek_multiply itself */
     EK_GEMM_SCALE, /* int32 bias, double scale: one rounding, ties away from zero */
-    EK_GEMM_EVEN,  /* int32 bias, float scale: ek_even */
+    EK_GEMM_EVEN,  /* int32 bias, float scale, int32 y_zero: ek_even, as the tile has it */
 };
 
 typedef struct {
@@ -57,8 +57,8 @@ typedef struct {
  * run are whatever lies there, and their weights are w_zero, so that they add nothing. Padded pixels hold x_zero: the
  * bias of the panel holds -x_zero * sum(w - w_zero), and the sum is over x itself. Channel c of window i goes to
  * y[i * p->y_step + c]; nothing else is written. panel: aligned to 8 bytes: its bias and other tables in 16 * nr
- * bytes, then its weights. The tile works out FAST itself, and hands sums with the bias to ek_gemm_s8_law or
- * ek_gemm_s8_finish for the others. */
+ * bytes, then its weights. The tile works out FAST and EVEN itself, and hands sums with the bias to
+ * ek_gemm_s8_law or ek_gemm_s8_scale for the others. */
 typedef void ek_gemm_s8_row_t(const int8_t *const *taps, ptrdiff_t at, const unsigned char *panel, int8_t *y,
                               int channels, const ek_gemm_s8_t *p, int windows);
 
@@ -76,20 +76,16 @@ EK_SHARED void ek_gemm_s8_law(const int32_t *sums, int rows, const unsigned char
         }
 }
 
-/* The same by a scale: EK_GEMM_SCALE and EK_GEMM_EVEN. */
-EK_SHARED void ek_gemm_s8_finish(const int32_t *sums, int rows, const unsigned char *panel, int8_t *y, int channels,
-                                 const ek_gemm_s8_t *p) {
+/* The same by EK_GEMM_SCALE. */
+EK_SHARED void ek_gemm_s8_scale(const int32_t *sums, int rows, const unsigned char *panel, int8_t *y, int channels,
+                                const ek_gemm_s8_t *p) {
     const void *scales = (const int32_t *)(const void *)panel + p->nr;
     const double *scale = scales;
-    const float *even = scales;
     EK_NO_UNROLL for (int r = 0; r < rows; r++, sums += p->nr, y += p->y_step)
-        if (p->finish == EK_GEMM_EVEN)
-            for (int c = 0; c < channels; c++) y[c] = ek_even(sums[c], even[c], p->y_zero, p->low, p->high);
-        else
-            EK_NO_UNROLL for (int c = 0; c < channels; c++) {
-                const double v = round((double)sums[c] * scale[c]) + p->y_zero;
-                y[c] = (int8_t)EK_CLAMP(v, p->low, p->high);
-            }
+        EK_NO_UNROLL for (int c = 0; c < channels; c++) {
+            const double v = round((double)sums[c] * scale[c]) + p->y_zero;
+            y[c] = (int8_t)EK_CLAMP(v, p->low, p->high);
+        }
 }
 
 /* n elements of padding. */

@@ -66,7 +66,7 @@ EK_KERNEL void ek_gemm_s8_store_avx2(__m256i sum[][3], const int32_t *q, int8_t 
             return;                                                                                                   \
         }                                                                                                             \
         if (p->finish == EK_GEMM_SCALE) {                                                                             \
-            ek_gemm_s8_finish((const void *)sum, mr, panel, y, channels, p);                                          \
+            ek_gemm_s8_scale((const void *)sum, mr, panel, y, channels, p);                                           \
             return;                                                                                                   \
         }                                                                                                             \
         EK_UNROLL for (int i = 0; i < nv; i++, q += 8) {                                                              \

@@ -232,7 +232,7 @@ EK_KERNEL void ek_gemm_s8_tile_dot(const int8_t *const *taps, ptrdiff_t at, cons
         if (p->finish == EK_GEMM_LAW)
             ek_gemm_s8_law_dot(sums, mr, panel, y, channels, p);
         else
-            ek_gemm_s8_finish(sums, mr, panel, y, channels, p);
+            ek_gemm_s8_scale(sums, mr, panel, y, channels, p);
     } else if (ek_gemm_s8_plain_dot(p)) {
         ek_gemm_s8_store_dot(sum, q, y, channels, p, mr, nr, 1);
     } else {
@@ -257,10 +257,10 @@ EK_KERNEL void ek_gemm_s8_line_dot(const int8_t *const *taps, ptrdiff_t at, cons
 }
 
 /* Rows of tiles; x: of EK_GEMM_EVEN, else of all others. */
-#define EK_GEMM_S8_DOT(NAME, ROW, mr, nr, zero, even)                                                                      \
+#define EK_GEMM_S8_DOT(NAME, ROW, mr, nr, zero, even)                                                                \
     EK_SHARED void ROW(const int8_t *const *taps, ptrdiff_t at, const unsigned char *panel, int8_t *y, int channels, \
                        const ek_gemm_s8_t *p, int windows) {                                                         \
-        EK_GEMM_S8_TILES(ek_gemm_s8_tile_dot, mr, channels, mr, nr, zero, even)                                            \
+        EK_GEMM_S8_TILES(ek_gemm_s8_tile_dot, mr, channels, mr, nr, zero, even)                                      \
     }                                                                                                                \
     EK_GEMM_S8_WHOLE(NAME, ROW, NULL)
 EK_GEMM_S8_DOT(ek_gemm_s8_m1n16_dot, ek_gemm_s8_row_m1n16_dot, 1, 16, 0, 0)

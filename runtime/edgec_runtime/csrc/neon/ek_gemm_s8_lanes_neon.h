@@ -97,7 +97,7 @@ EK_KERNEL void ek_gemm_s8_lanes_tile_neon(const int8_t *const *taps, ptrdiff_t a
         int32_t sums[EK_LANES_MR * EK_NEON_NR];
         EK_UNROLL for (int r = 0; r < 2 * mr; r++) vst1q_s32(sums + 4 * r, sum[r / 2][r % 2]);
         if (p->finish == EK_GEMM_LAW) ek_gemm_s8_law_neon(sums, mr, q, y, channels, p);
-        else ek_gemm_s8_finish(sums, mr, panel, y, channels, p);
+        else ek_gemm_s8_scale(sums, mr, panel, y, channels, p);
     } else if (channels == EK_NEON_NR && p->low == -128 && p->high == 127 && p->y_zero == -128) {
         const ptrdiff_t y_step = p->y_step;
         int8x16_t v[EK_LANES_MR / 2]; /* all of them before the first is stored, which might change the tables */

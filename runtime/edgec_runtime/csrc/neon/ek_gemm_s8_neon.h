@@ -133,7 +133,7 @@ EK_KERNEL void ek_gemm_s8_window_neon(const int8_t *const *taps, ptrdiff_t at, c
         int32_t sums[EK_NEON_NR];
         vst1q_s32(sums, sum[0][0]), vst1q_s32(sums + 4, sum[0][1]);
         if (p->finish == EK_GEMM_LAW) ek_gemm_s8_law_neon(sums, 1, a->q, y, channels, p);
-        else ek_gemm_s8_finish(sums, 1, (const unsigned char *)a->q, y, channels, p);
+        else ek_gemm_s8_scale(sums, 1, (const unsigned char *)a->q, y, channels, p);
     } else {
         sum[1][0] = sum[0][0], sum[1][1] = sum[0][1];
         ek_gemm_s8_store_neon(ek_gemm_s8_bytes_neon(sum, a->q, p, 0), y, 0, channels);
@@ -157,9 +157,9 @@ EK_KERNEL void ek_gemm_s8_lifted_neon(int32_t more[2 * EK_NEON_NR], const ek_gem
     EK_UNROLL for (int i = 0; i < 4; i++) vst1q_s32(more + 4 * i, sum[i / 2][i % 2]);
 }
 
-/* Windows in pairs, by EK_GEMM_FAST or EK_GEMM_EVEN, with a two to begin with: the first piece of a pair beside the results of the pair before it,
- * which wait for each other. beside: see EK_TWO_BESIDE. saturate: all channels, and results as they saturate. two: of a
- * two more, and nothing else. saturate is EK_EVEN for EK_GEMM_EVEN. */
+/* Windows in pairs, with a two to begin with: the first piece of a pair beside the results of the pair before it, which
+ * wait for each other. beside: see EK_TWO_BESIDE. saturate: as ek_half_neon; 1 is of all channels. two: of a two more,
+ * and nothing else. */
 EK_KERNEL void ek_gemm_s8_pairs_neon(const int8_t *const *taps, ptrdiff_t at, const ek_gemm_s8_panel_neon_t *a,
                                      int8_t *y, int channels, const ek_gemm_s8_t *p, int pairs, const int beside,
                                      const int saturate, const int two) {

@@ -29,7 +29,7 @@ EK_KERNEL int16x8_t ek_upper_neon(int32x4_t a, int32x4_t b) {
  * of x = round(sum * multiplier / 2^31) it takes (x + 2^(s-1) - (x < 0) + (y_zero << s)) >> s for 1 <= s <= 23. The table
  * is multiplier, addend = 2^(s-1) + (y_zero << s) and shift = 24 - s to the left, [8] each; the second halves of the
  * three are at table4. saturate: y_zero is -128, so that negative results saturate whatever their last bit; or EK_EVEN,
- * to round as ek_even: the table is scale (float), y_zero and 24. */
+ * to round as ek_even: the table is scale (float) and y_zero. */
 enum { EK_EVEN = 2 };
 EK_KERNEL int16x8_t ek_half_neon(int32x4_t a, int32x4_t b, const int32_t *table, const int32_t *table4,
                                  const int saturate) {

@@ -119,9 +119,10 @@ EK_SHARED void ek_gemm_f32_simd(const float *x, const float *w, const float *bia
     EK_ROLLED for (int from = 0; from < blocks; from += most) {
         const float *own = w;
         t.bias = bias, t.slope = slope;
+        const ek_range_t some = {from, EK_MIN(from + most, blocks)};
         EK_ROLLED for (int g = 0; g < groups; g++) {
             ek_gemm_f32_group(x + g * p->group_ic, own, added ? added + g * oc : added, y + g * oc,
-                              patch, p, tile, tail, &t, oc, g, (ek_range_t){from, EK_MIN(from + most, blocks)}, part, parts);
+                              patch, p, tile, tail, &t, oc, g, some, part, parts);
             own += (ptrdiff_t)padded * p->kh * p->kw * p->group_ic;
             t.bias += padded;
             if (slope) t.slope += padded;

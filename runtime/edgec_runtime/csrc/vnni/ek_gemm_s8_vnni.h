@@ -29,21 +29,21 @@ EK_KERNEL __m512i ek_gemm_s8_narrow_vnni(const __m512i *v, const int nv) {
     return _mm512_permutexvar_epi32(order, _mm512_packs_epi16(low, high));
 }
 
-/* mr windows of 16 * nv sums to results. plain: negative results and the clamp are those of saturation. scaled: of
+/* mr windows of 16 * nv sums to results. plain: negative results and the clamp are those of saturation. even: of
  * EK_GEMM_EVEN. */
 EK_KERNEL void ek_gemm_s8_store_vnni(const int32_t *sums, int mr, const int32_t *q, int8_t *y, int channels,
-                                     const ek_gemm_s8_t *p, const int nv, const int plain, const int scaled) {
+                                     const ek_gemm_s8_t *p, const int nv, const int plain, const int even) {
     const __m512i low = _mm512_set1_epi8((char)p->low), high = _mm512_set1_epi8((char)p->high);
     const __mmask64 some = ~0ull >> (64 - channels);
     ek_requant_vnni_t c[4];
-    if (!scaled)
+    if (!even)
         EK_UNROLL for (int i = 0; i < nv; i++)
             c[i] = ek_requant_load_vnni(q + 16 * (nv + i), q + 16 * (2 * nv + i), q + 16 * (3 * nv + i));
     EK_NO_UNROLL for (int r = 0; r < mr; r++, y += p->y_step) {
         __m512i v[4];
         EK_UNROLL for (int i = 0; i < nv; i++, sums += 16)
-            v[i] = scaled ? ek_even_vnni(_mm512_loadu_si512(sums), q + 16 * (nv + i), q + 16 * (2 * nv + i))
-                          : ek_requant_vnni(_mm512_loadu_si512(sums), c[i], plain);
+            v[i] = even ? ek_even_vnni(_mm512_loadu_si512(sums), q + 16 * (nv + i), q + 16 * (2 * nv + i))
+                        : ek_requant_vnni(_mm512_loadu_si512(sums), c[i], plain);
         v[0] = ek_gemm_s8_narrow_vnni(v, nv);
         if (!plain) v[0] = _mm512_min_epi8(_mm512_max_epi8(v[0], low), high);
         if (channels < 16 * nv || nv == 3)
@@ -67,7 +67,7 @@ EK_KERNEL void ek_gemm_s8_store_vnni(const int32_t *sums, int mr, const int32_t 
         else if (p->finish == EK_GEMM_EVEN)                                                                           \
             ek_gemm_s8_store_vnni(sums, mr, q, y, channels, p, nv, 0, 1);                                             \
         else if (p->finish == EK_GEMM_SCALE)                                                                          \
-            ek_gemm_s8_finish(sums, mr, panel, y, channels, p);                                                       \
+            ek_gemm_s8_scale(sums, mr, panel, y, channels, p);                                                        \
         else if (p->low == -128 && p->high == 127 && p->y_zero == -128)                                               \
             ek_gemm_s8_store_vnni(sums, mr, q, y, channels, p, nv, 1, 0);                                             \
         else                                                                                                          \
