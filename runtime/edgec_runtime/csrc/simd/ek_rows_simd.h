@@ -7,8 +7,9 @@
 
 enum { EK_SHORT = 16 }; /* elements of rows of which EK_VL are taken at once, element by element */
 
+/* Bounded above too: where something is not a number, `most` may be less than x. */
 EK_KERNEL ek_vf ek_softmax_exp(ek_vf x, ek_vf most, float beta) {
-    return ek_vf_exp_near(ek_vf_max((x - most) * beta, ek_vf_set(-87)));
+    return ek_vf_exp_near(ek_vf_min(ek_vf_max((x - most) * beta, ek_vf_set(-87)), ek_vf_set(87)));
 }
 
 EK_KERNEL void ek_softmax_short(const float *x, float *y, int rows, int n, float beta) {
