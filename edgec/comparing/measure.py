@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from edgec.comparing.changes import change_of
 from edgec.comparing.channels import Channels
 from edgec.comparing.distance import distance
-from edgec.comparing.factors import factor_of
 from edgec.comparing.side import Placed, Sample, Side, ops_of, values_of
 from edgec.comparing.tasks import Judge, Meaning
 from edgec.comparing.twins import Twin, limits, reals, rounded, twins
@@ -216,8 +216,8 @@ class _Runs:
         last = self.a.run(sample, see)
         types = {v.name: v.type for v in self.a.outputs}
         for name, real in found.items():
-            if (factor := factor_of(self.a.factors, name)) is not None:
-                found[name] = (real / factor).astype(np.float32)
+            if (change := change_of(self.a.changes, name)) is not None:
+                found[name] = change.undone(real).astype(np.float32)
         return {**{n: reals(y, types[n]) for n, y in last.items() if n in types}, **found}
 
     def _twin(self, name: str, floats: Mapping[str, Array], got: Array) -> Array | None:
@@ -226,13 +226,16 @@ class _Runs:
         real = floats.get(twin.name)
         if real is None:
             return None
-        factor = factor_of(self.b.factors, name)
-        times = np.float32(1) if factor is None else factor.astype(np.float32)
+        change = change_of(self.b.changes, name)
+
+        def changed(x: Array) -> Array:
+            return x if change is None else change.done(x).astype(np.float32)
+
         if len(twin.perms) > 1:
-            errors = [float(np.square(np.nan_to_num(real.transpose(p) * times - got)).sum()) for p in twin.perms]
+            errors = [float(np.square(np.nan_to_num(changed(real.transpose(p)) - got)).sum()) for p in twin.perms]
             twin = Twin(twin.name, (twin.perms[int(np.argmin(errors))],))
             self.twins[name] = twin
-        return np.ascontiguousarray(real.transpose(twin.perms[0]) * times)
+        return np.ascontiguousarray(changed(real.transpose(twin.perms[0])))
 
     def _of(self, v: Value) -> Seen:
         if v.name not in self.seen:

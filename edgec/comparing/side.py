@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from edgec.comparing.factors import Factors
+from edgec.comparing.changes import Changes
 from edgec.ir import Array, Graph, Op, Value
 from edgec.ir.interp import run_op
 
@@ -22,7 +22,7 @@ class Side(Protocol):
 
     parts: its ops in order, by the segment that they are in; with `complete` they have their constants. channels_last:
     whether the last axis of images is that of channels. same_code: whether `force` runs what `run` does; else it is the
-    law of each op, or code that gives the same. factors: of the channels of values that are not as they came.
+    law of each op, or code that gives the same. changes: of the channels of values that are not as they came.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Side(Protocol):
     complete: bool
     channels_last: bool
     same_code: bool
-    factors: Factors
+    changes: Changes
 
     def run(self, inputs: Sample, see: Look) -> dict[str, Array]:
         """One inference; shows inputs and results in order, those that can be seen; returns the outputs by name."""

@@ -14,7 +14,7 @@ from edgec_runtime.manifest import SegmentInfo
 from edgec_runtime.session import machine_target
 from edgec_runtime.vision import Vision
 
-from edgec.comparing.factors import Factors
+from edgec.comparing.changes import Change, Changes
 from edgec.comparing.side import Look, Sample, See
 from edgec.comparing.tasks import Meaning
 from edgec.drive.native import MARK, aligned_bytes, pointers
@@ -62,7 +62,10 @@ class BundleSide:
         except ParseError as e:
             raise InputError(f"{VALUES_FILE} is damaged: {e}", at, _HINT) from e
         known = {v.name: v for g in self.parts.values() for v in g.values() if v.const is None}
-        self.factors: Factors = {name: np.array(times) for name, times in self._file.factors.items()}
+        self.changes: Changes = {
+            name: Change(np.array(times), np.array(self._file.moves.get(name, (0.0,))))
+            for name, times in self._file.factors.items()
+        }
         self.inputs: Sequence[Value] = [known.get(n) or Value(n, self._types[n]) for n in m.inputs]
         self.outputs: Sequence[Value] = [known.get(n) or Value(n, self._types[n]) for n in m.outputs]
         self._known = {**{n: Value(n, t) for n, t in self._types.items()}, **known}

@@ -182,8 +182,14 @@ def _build(job: Job, lowered: Lowered, asked: Outcome | None, wanted: TaskFile, 
     files[GRAPH_FILE] = graph_file(lowered.partition, first.segments).to_json()
     files[CALLS_FILE] = calls_file(written).to_json()
     here = Board.load("host").targets[0].name
-    factors = lowered.floats.factors() if lowered.floats is not None else {}
-    files[VALUES_FILE] = values_file(here, segments, sources[here].segments, factors).to_json()
+    changes = lowered.floats.changes() if lowered.floats is not None else {}
+    files[VALUES_FILE] = values_file(
+        here,
+        segments,
+        sources[here].segments,
+        {name: change.times for name, change in changes.items()},
+        {name: change.plus for name, change in changes.items()},
+    ).to_json()
     if lowered.floats is not None:
         pruned = lowered.floats.pruned
         more = {} if pruned is None else {"pruned": pruned.to_json()}

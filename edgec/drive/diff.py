@@ -77,7 +77,7 @@ def diff(request: Request, say: Progress = lambda text: None) -> Diff:
         a, b = opened(request.a), opened(request.b)
         for side in (a, b):
             stack.callback(side.close)
-        notes = [*opened.notes, *(_scaled_note(s) for s in (a, b) if s.factors)]
+        notes = [*opened.notes, *(_scaled_note(s) for s in (a, b) if s.changes)]
         given, names = _samples(request, a, opened.preprocess)
         pairs = _pairs(a, b, given)
         macs = sum(op.spec.macs(op) for g in b.parts.values() for op in g.ops) if b.complete else 0
@@ -143,7 +143,7 @@ class _Opener:
             return OnnxRuntimeSide(spec, path, self._read(path), self.request.fix)
         lowered = self._lower(path, way == "int8")
         side = self._ours(spec, way, lowered)
-        side.factors = lowered.floats.factors() if lowered.floats is not None else {}
+        side.changes = lowered.floats.changes() if lowered.floats is not None else {}
         return side
 
     def _ours(self, spec: str, way: str, lowered: Lowered) -> InterpSide:
@@ -182,7 +182,8 @@ class _Opener:
 
 
 def _scaled_note(side: Side) -> str:
-    return f"the recipe of {side.name} scaled channels of {len(side.factors)} values: they are compared as it has them"
+    what = f"scaled or moved channels of {len(side.changes)} values"
+    return f"the recipe of {side.name} {what}: they are compared as it has them"
 
 
 def parsed(spec: str) -> tuple[str, Path]:

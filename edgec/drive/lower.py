@@ -17,7 +17,7 @@ from edgec_runtime import Preprocess
 from edgec_runtime.manifest import MAX_THREADS
 from threadpoolctl import threadpool_limits
 
-from edgec.comparing.factors import channel_factors
+from edgec.comparing.changes import Changes, channel_changes
 from edgec.drive import finite, quantized_file
 from edgec.drive.hands import hands
 from edgec.drive.native import HostRunners, NativeGraph, least_ms, native_compiler, runner
@@ -28,7 +28,7 @@ from edgec.errors import InputError, did_you_mean
 from edgec.frontends import read_model
 from edgec.frontends.asked import likely_state
 from edgec.frontends.stated import stated_preprocessing
-from edgec.ir import Array, Calls, Graph, Refusal, Run, verify
+from edgec.ir import Calls, Graph, Refusal, Run, verify
 from edgec.passes._int16 import without_bounds
 from edgec.passes.pipeline import available, optimize
 from edgec.passes.recognize_quantized import described
@@ -147,9 +147,9 @@ class FloatModel:
     pruned: Pruned | None = None
     pruned_ms: tuple[float, ...] = ()
 
-    def factors(self) -> dict[str, Array]:
-        """What the recipe multiplied channels by, by value."""
-        return channel_factors(self.before, self.graph)
+    def changes(self) -> Changes:
+        """What the recipe multiplied channels by and added to them, by value."""
+        return channel_changes(self.before, self.graph)
 
 
 @dataclass(frozen=True)

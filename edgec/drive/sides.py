@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from edgec.comparing.factors import Factors
+from edgec.comparing.changes import Changes
 from edgec.comparing.side import Look, Sample, See, walk
 from edgec.drive.native import NativeGraph
 from edgec.errors import EdgecError, InputError
@@ -31,7 +31,7 @@ class InterpSide:
         self.inputs: Sequence[Value] = graph.given()
         self.outputs: Sequence[Value] = graph.returned()
         self.parts: Mapping[str, Graph] = {"": graph}
-        self.factors: Factors = {}
+        self.changes: Changes = {}
 
     def run(self, inputs: Sample, see: Look) -> dict[str, Array]:
         """See Side."""

@@ -38,13 +38,14 @@ class SegmentValues:
 
 @dataclass(frozen=True)
 class ValuesFile:
-    """The file, for who writes it and who reads it. target: whose code it is. segments: by name. factors: by value,
-    what its channels are multiplied by, beside those of the model as it came.
+    """The file, for who writes it and who reads it. target: whose code it is. segments: by name. factors,
+    moves: by value, what its channels are multiplied by, and what is added then, beside those of the model as it came.
     """
 
     target: str = ""
     segments: dict[str, SegmentValues] = field(default_factory=dict)
     factors: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    moves: dict[str, tuple[float, ...]] = field(default_factory=dict)
 
     def to_json(self) -> bytes:
         """As the bundle has it."""
@@ -52,12 +53,18 @@ class ValuesFile:
 
 
 def values_file(
-    target: str, segments: Sequence[Segment], sources: Mapping[str, CSource], factors: Mapping[str, Array]
+    target: str,
+    segments: Sequence[Segment],
+    sources: Mapping[str, CSource],
+    factors: Mapping[str, Array],
+    moves: Mapping[str, Array],
 ) -> ValuesFile:
     """sources: of the target, by segment name."""
     parts = {s.name: _segment(s.graph, sources[s.name]) for s in segments}
-    times = {name: tuple(float(f"{x:.7g}") for x in f) for name, f in factors.items()}
-    return ValuesFile(target, parts, times)
+    times, plus = (
+        {name: tuple(float(f"{x:.7g}") for x in channels) for name, channels in of.items()} for of in (factors, moves)
+    )
+    return ValuesFile(target, parts, times, plus)
 
 
 def _segment(graph: Graph, source: CSource) -> SegmentValues:

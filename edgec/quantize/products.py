@@ -61,6 +61,11 @@ class Products:
         w = self.op.inputs[1].type.shape
         return w[1] * w[2] if isinstance(self.op.spec, DepthwiseConv2D) else int(np.prod(w[1:]))
 
+    @property
+    def padded(self) -> bool:
+        """Whether windows reach beyond the image."""
+        return self._conv is not None and any(self._conv.pads)
+
     def matrix(self, w: Array) -> Array:
         """[G, O/G, D] of the weights as the op has them, or of anything of their shape."""
         if isinstance(self.op.spec, DepthwiseConv2D):
@@ -89,6 +94,13 @@ class Products:
         taps = np.array([r[j * dw : j * dw + (ow - 1) * sw + 1 : sw].sum(0) for r in bands for j in range(kw)])
         taps /= len(x) * oh * ow
         return np.squeeze(self._grouped((taps - zero)[None]), 0)
+
+    def everywhere(self, pixel: Array) -> Array:
+        """[G, D]: the window of an image that is `pixel`, [C], everywhere."""
+        if self._conv is None:
+            return pixel[None]
+        kh, kw = self.op.inputs[1].type.shape[1:3]
+        return np.squeeze(self._grouped(np.tile(pixel, (1, kh * kw, 1))), 0)
 
     def windows(self, x: Array, count: int, rng: np.random.Generator, zero: float = 0.0) -> Array:
         """[n, G, D]: at most `count` windows, drawn; zero: what lies around the image."""
@@ -152,6 +164,12 @@ def apply(matrix: Array, windows: Array) -> Array:
     """[n, O]: the products of weights [G, O/G, D] and windows [n, G, D]."""
     y = np.matmul(windows.transpose(1, 0, 2), matrix.transpose(0, 2, 1))  # [G, n, O/G]
     return np.ascontiguousarray(y.transpose(1, 0, 2)).reshape(len(windows), -1)
+
+
+def product(matrix: Array, window: Array) -> Array:
+    """[O]: of weights [G, O/G, D] and one window [G, D]; in float64 alike on every machine."""
+    # not by BLAS, whose order of summing hangs on the number of cores
+    return np.asarray((matrix * window[:, None]).sum(2).reshape(-1))
 
 
 def _some(total: int, count: int, rng: np.random.Generator) -> Array:

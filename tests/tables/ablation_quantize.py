@@ -4,7 +4,7 @@ Of each model half of the photos, drawn by each seed, calibrate; the others test
 noise of the int8 model against the float model over the test photos, in dB, the mean over outputs; that of a step the
 mean over the seeds of the difference that it makes:
 
-    on     added to min/max ranges and nearest integers alone
+    on     added to min/max ranges and nearest integers alone; "centre" to equalization
     off    taken out of all steps together (WHOLE): what it is worth beside the others; "narrow" of those of another
            candidate (LITTLE), and "clipping little" and "equalize large maps", which are of others, in place of ranges
            that clip wherever it pays and of equalization of all
@@ -53,8 +53,8 @@ WORTH = 0.3
 ALONE = BiasCorrection(inherited=False)
 PLAIN: tuple[Step, ...] = (Lower(), MinMaxRanges())
 LITTLE, LARGE, WHOLE = (c.steps for c in Recipe.load("best").candidates[-3:])
-"""Lower, equalize, choose, gptq, bias; in the first, ranges clip little, and narrow is in the place of gptq; in the
-second, only large maps are equalized.
+"""Lower, centre, equalize, choose, gptq, bias; in the first, ranges clip little, and narrow is in the place of gptq; in
+the second, only large maps are equalized.
 """
 
 
@@ -69,20 +69,24 @@ class Part:
 
 def parts() -> list[Part]:
     """All steps but the first, which every int8 model needs, and the methods for ranges."""
-    first, equalize, choose, gptq, bias = WHOLE
-    _, _, little, narrow, _ = LITTLE
+    first, centre, equalize, choose, gptq, bias = WHOLE
+    _, _, _, little, narrow, _ = LITTLE
     assert isinstance(choose, Choose)
-    plain, tight = MinMaxRanges(), replace(choose, room=1.0)
+    assert isinstance(bias, BiasCorrection)
+    plain, tight, base = MinMaxRanges(), replace(choose, room=1.0), (first, centre, equalize)
+    broken = replace(bias, whole=False)
     found = [
-        Part("equalize", (PLAIN, (first, equalize, plain)), ((first, choose, gptq, bias), WHOLE)),
-        Part("choose", (PLAIN, (first, choose)), ((first, equalize, plain, gptq, bias), WHOLE)),
-        Part("equalize large maps", (PLAIN, (first, LARGE[1], plain)), (WHOLE, LARGE)),
-        Part("clipping little", ((first, choose), (first, little)), (WHOLE, (first, equalize, little, gptq, bias))),
-        Part("narrow", (PLAIN, (*PLAIN, narrow)), ((first, equalize, little, bias), LITTLE)),
-        Part("room", ((first, tight), (first, choose)), ((first, equalize, tight, gptq, bias), WHOLE)),
-        Part("gptq", ((*PLAIN, ALONE), (*PLAIN, gptq, ALONE)), ((first, equalize, choose, bias), WHOLE)),
+        Part("centre", ((first, equalize, plain), (*base, plain)), ((first, equalize, choose, gptq, bias), WHOLE)),
+        Part("equalize", (PLAIN, (first, equalize, plain)), ((first, centre, choose, gptq, bias), WHOLE)),
+        Part("choose", (PLAIN, (first, choose)), ((*base, plain, gptq, bias), WHOLE)),
+        Part("equalize large maps", (PLAIN, (first, LARGE[2], plain)), (WHOLE, LARGE)),
+        Part("clipping little", ((first, choose), (first, little)), (WHOLE, (*base, little, gptq, bias))),
+        Part("narrow", (PLAIN, (*PLAIN, narrow)), ((*base, little, bias), LITTLE)),
+        Part("room", ((first, tight), (first, choose)), ((*base, tight, gptq, bias), WHOLE)),
+        Part("gptq", ((*PLAIN, ALONE), (*PLAIN, gptq, ALONE)), ((*base, choose, bias), WHOLE)),
         Part("bias, each by itself", (PLAIN, (*PLAIN, ALONE)), (WHOLE[:-1], (*WHOLE[:-1], ALONE))),
         Part("bias, inherited", ((*PLAIN, ALONE), (*PLAIN, bias)), ((*WHOLE[:-1], ALONE), WHOLE)),
+        Part("bias in whole steps", ((*PLAIN, broken), (*PLAIN, bias)), ((*WHOLE[:-1], broken), WHOLE)),
     ]
     for method in [m for m in METHODS if m != "minmax"]:
         others = replace(choose, methods=tuple(m for m in METHODS if m != method))
@@ -90,7 +94,7 @@ def parts() -> list[Part]:
             Part(
                 f"{method} ranges",
                 (PLAIN, (first, Ranges(method))),
-                ((first, equalize, others, gptq, bias), WHOLE),
+                ((*base, others, gptq, bias), WHOLE),
             )
         )
     return found

@@ -8,12 +8,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from edgec.ir import Array, Observe, Op, Quant, Value
+from edgec.ir import Array, Graph, Observe, Op, Quant, Value
 from edgec.ir.types import dequantize
 from edgec.quantize.calibration import chosen, spread
+from edgec.quantize.links import links
 from edgec.quantize.lockstep import living, together
 from edgec.quantize.params import quantize_activation
-from edgec.quantize.products import Products, products, readers
+from edgec.quantize.products import Products, product, products, readers
 from edgec.quantize.rewrite import Rounded, renew
 from edgec.quantize.work import Work
 
@@ -30,10 +31,15 @@ class BiasCorrection:
     whole mean, 8 with this). An op's inputs are the float model's, rounded; or, with `inherited`, the int8 model runs
     on at most `samples` of the samples, op after op, and each op takes in what those before it still leave: noise in
     front of a relu is no noise of mean zero behind it.
+
+    whole: biases of ops whose readers can make up for it (`links`) are rounded to steps of what they write: where an op
+    reads zeros, as behind a relu most are, its result is its bias, and is then exact in all such places, where else it
+    would be off by the same part of a step in all of them.
     """
 
     inherited: bool = True
     samples: int = 32
+    whole: bool = True
     name: ClassVar[str] = "bias"
     changes: ClassVar[str] = "biases"
 
@@ -52,22 +58,48 @@ class BiasCorrection:
         some, floats = chosen(work.samples, numbers), _float_means(work, numbers)
         run = work.runners.int8(int8.graph, len(some))
         floats_of = {int8.twins[op]: op for op in layers}
-        by_value = readers(floats_of)
+        by_value, moved = readers(floats_of), _Moved(work.graph, layers if self.whole else {})
 
         def correct(x: Value, arrays: Sequence[Array]) -> None:
             for twin in by_value[x]:
                 op = floats_of[twin]
-                matrices, off = _matrices(layers[op], twin), _Off()
+                matrices, more, off = _matrices(layers[op], twin), moved.window(layers[op]), _Off()
                 for wanted, array in zip(floats, arrays, strict=True):
                     got = layers[op].mean(array, x.type.zero_point) * x.type.scale
-                    off.add(_off(matrices, wanted[op], got))
-                biases[op] = _bias(op) + off.agreed()
+                    off.add(_off(matrices, wanted[op], got - more))
+                bias = _bias(op) + off.agreed() - product(matrices[1], more)
+                biases[op] = moved.to_whole_steps(op, bias, twin.output.type.quant)
                 renew(op, twin, Rounded(work.weights, biases))
                 work.runners.renew(run, twin)
 
         work.say("correct biases")
         together(run, some, by_value, correct)
         return biases
+
+
+class _Moved:
+    """What was added to values to bring them to whole steps, and must be taken from the biases of their readers."""
+
+    def __init__(self, graph: Graph, layers: Mapping[Op, Products]) -> None:
+        self._by = dict[Value, Array]()
+        self._free = {
+            v
+            for v, link in links(graph).items()
+            if link.maker.op in layers and all(p.op in layers for p in link.readers)
+        }
+
+    def window(self, p: Products) -> Array:
+        """Of what an op reads, [G, D]."""
+        by = self._by.get(p.op.inputs[0])
+        return np.zeros((p.groups, p.depth)) if by is None else p.everywhere(by)
+
+    def to_whole_steps(self, op: Op, bias: Array, quant: Quant | None) -> Array:
+        """The bias as near to `bias` as it makes an integer of nothing at all; itself where it must be what it is."""
+        if op.output not in self._free or quant is None:
+            return bias
+        whole: Array = np.rint(bias / quant.scale[0]) * quant.scale[0]
+        self._by[op.output] = whole - bias
+        return whole
 
 
 class _Off:
@@ -156,8 +188,7 @@ def _matrices(p: Products, twin: Op) -> tuple[Array, Array]:
 
 def _off(matrices: tuple[Array, Array], wanted: Array, got: Array) -> Array:
     """[O]: by how much the products of one sample's mean windows, [G, D], are less in the int8 model."""
-    # not by BLAS, whose order of summing hangs on the number of cores
-    one, two = ((m * window[:, None]).sum(2).reshape(-1) for m, window in zip(matrices, (wanted, got), strict=True))
+    one, two = (product(m, window) for m, window in zip(matrices, (wanted, got), strict=True))
     return np.asarray(one - two)
 
 

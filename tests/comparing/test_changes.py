@@ -1,4 +1,4 @@
-"""Channels that a recipe scaled are compared as they are: equalization is no fault."""
+"""Channels that a recipe scaled or moved are compared as they were: neither is a fault."""
 
 from __future__ import annotations
 
@@ -7,18 +7,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgec.comparing.factors import channel_factors, factor_of
+from edgec.comparing.changes import change_of, channel_changes
 from edgec.drive.diff import Request, diff
 from edgec.emit.tflite import write_tflite
 from edgec.ir import Array, Graph, Value, interp
 from edgec.ops.binary import Mul
 from edgec.ops.reduce import Mean
+from edgec.quantize.steps.centre import Centre
 from edgec.quantize.steps.equalize import Equalize
 from edgec.quantize.work import Work
 from tests.comparing.nets import Samples, small
 from tests.quantize.nets import Net, samples
 
-EQUALIZE = '[[candidate]]\nname = "equalize"\nsteps = ["lower", { step = "equalize", power = 1.0 }, "minmax"]\n'
+EQUALIZE = """
+[[candidate]]
+name = "equalize"
+steps = ["lower", "centre", { step = "equalize", power = 1.0 }, "minmax"]
+"""
 
 
 def unlike() -> tuple[Graph, Samples]:
@@ -36,6 +41,19 @@ def unlike() -> tuple[Graph, Samples]:
         axis = op.spec.weight_axis
         w.const = w.const * sizes.reshape([-1 if i == axis else 1 for i in range(4)])
         b.const = b.const * sizes
+    return graph, samples(graph, 4)
+
+
+def separable() -> tuple[Graph, Samples]:
+    """Two separable convolutions without anything between their halves, and a channel that is a constant."""
+    net = Net("separable", 6)
+    y = net.depthwise(net.conv(net.input(1, 12, 12, 3), 8, act="relu"), act="none")
+    y = net.depthwise(net.conv(y, 8, 1, act="relu"), act="none")
+    y = net.conv(y, 6, 1, act="none")
+    graph = net.done(net.conv(y, 6, 1, act="none"))
+    w = graph.ops[1].inputs[1].const
+    assert w is not None
+    w[..., 2] = 0
     return graph, samples(graph, 4)
 
 
@@ -62,33 +80,50 @@ def gated(scalar: bool) -> tuple[Graph, Samples]:
     return graph, samples(graph, 4)
 
 
-@pytest.mark.parametrize("made", [unlike(), gated(True), gated(False)], ids=["unlike", "by a scalar", "by pixels"])
-def test_factors_are_those_of_the_values(made: tuple[Graph, Samples]) -> None:
+@pytest.mark.parametrize(
+    "made", [unlike(), gated(True), gated(False), separable()], ids=["unlike", "by a scalar", "by pixels", "separable"]
+)
+def test_changes_are_those_of_the_values(made: tuple[Graph, Samples]) -> None:
     graph, tries = made
     work = Work(graph, tries)
+    Centre().run(work)
     Equalize(power=1.0).run(work)
-    factors = channel_factors(graph, work.graph)
-    assert factors
+    changes = channel_changes(graph, work.graph)
+    assert changes
     for sample in tries:
         before, after = values(graph, dict(sample)), values(work.graph, dict(sample))
         for name, array in before.items():
-            factor = factor_of(factors, name)
-            want = array if factor is None else array * factor
+            change = change_of(changes, name)
+            want = array if change is None else change.done(array)
+            if change is not None:
+                np.testing.assert_allclose(change.undone(want), array, rtol=1e-4, atol=1e-5 * np.abs(array).max())
             np.testing.assert_allclose(after[name], want, rtol=1e-4, atol=1e-5 * np.abs(want).max())
+
+
+def test_moves_are_found_with_factors_and_without() -> None:
+    graph, tries = separable()
+    work = Work(graph, tries)
+    Centre().run(work)
+    moved = channel_changes(graph, work.graph)
+    assert {*moved} == {graph.ops[i].output.name for i in (1, 3, 4)}
+    assert all((change.times == 1).all() and change.plus.any() for change in moved.values())
+    Equalize(power=1.0).run(work)
+    assert all(change.plus.any() for name, change in channel_changes(graph, work.graph).items() if name in moved)
 
 
 def test_a_graph_that_nothing_scaled_has_none() -> None:
     floats, _, _ = small()
-    assert channel_factors(floats, floats.copy()) == {}
+    assert channel_changes(floats, floats.copy()) == {}
 
 
 @pytest.mark.cc
-def test_an_equalized_model_has_no_fault(tmp_path: Path) -> None:
-    graph, tries = unlike()
+@pytest.mark.parametrize("made", [unlike(), separable()], ids=["unlike", "separable"])
+def test_an_equalized_model_has_no_fault(tmp_path: Path, made: tuple[Graph, Samples]) -> None:
+    graph, tries = made
     (tmp_path / "m.tflite").write_bytes(write_tflite(graph))
     (tmp_path / "eq.toml").write_text(EQUALIZE)
     np.savez(tmp_path / "x.npz", x=np.stack([s["x"] for s in tries]))
     model = str(tmp_path / "m.tflite")
     found = diff(Request(model, f"int8:{model}", tmp_path / "x.npz", quantize=str(tmp_path / "eq.toml")))
     assert not [(one.value, one.findings) for one in found.layers if one.fault is not None]
-    assert [n for n in found.notes if "scaled channels" in n]
+    assert [n for n in found.notes if "scaled or moved channels" in n]
