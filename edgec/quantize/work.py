@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Protocol, TypeVar
@@ -19,6 +19,8 @@ from edgec.quantize.survey import Survey
 from edgec.steps import Progress, each
 
 T = TypeVar("T")
+Ends = tuple[Array, Array]
+"""The smallest and the largest element of each channel."""
 
 
 class Runners(Protocol):
@@ -114,6 +116,25 @@ class Work:
     def extremes(self) -> dict[Value, Range]:
         """The smallest and the largest finite element of every value."""
         return self.survey().ranges()
+
+    def channels(self, names: Container[str]) -> dict[Value, list[Ends]]:
+        """Of the float values of these names: the ends of each channel in each sample."""
+
+        def of_sample(i: int) -> tuple[dict[Value, Ends], Observe]:
+            seen = dict[Value, Ends]()
+
+            def observe(v: Value, array: Array) -> None:
+                if v.name in names and v.type.dtype == "float32":
+                    rows = array.reshape(-1, array.shape[-1])
+                    seen[v] = rows.min(0), rows.max(0)
+
+            return seen, observe
+
+        found: dict[Value, list[Ends]] = {}
+        for seen in self.watch(of_sample, "measure channels"):
+            for v, ends in seen.items():
+                found.setdefault(v, []).append(ends)
+        return found
 
     def survey(self) -> Survey:
         """What the samples are like, each by itself."""

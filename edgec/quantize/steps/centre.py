@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from edgec.ir import Array, Graph, Observe, Op, Value
-from edgec.quantize.links import Link, links
+from edgec.ir import Array, Graph, Op, Value
+from edgec.quantize.links import links
 from edgec.quantize.observers import vectors
 from edgec.quantize.products import product
 from edgec.quantize.steps.choose import FEW
-from edgec.quantize.work import Work
-
-Ends = tuple[Array, Array]
-"""The smallest and the largest element of each channel."""
+from edgec.quantize.work import Ends, Work
 
 
 @dataclass(frozen=True)
@@ -37,7 +34,8 @@ class Centre:
         found = {v: link for v, link in links(work.graph).items() if vectors(v) * every >= FEW}
         if not found:
             return
-        middles, graph = _middles(work, found), work.graph.copy()
+        seen = work.channels({v.name for v in found})
+        middles, graph = {v: _middle(each) for v, each in seen.items()}, work.graph.copy()
         ops = dict(zip(work.graph.ops, graph.ops, strict=True))
         for v, link in found.items():
             _add(graph, ops[link.maker.op], -middles[v])
@@ -48,40 +46,22 @@ class Centre:
         work.graph = graph
 
 
-def _middles(work: Work, wanted: Mapping[Value, Link]) -> dict[Value, Array]:
+def _middle(every: Sequence[Ends]) -> Array:
     """Of each channel; zero where what was seen has none."""
-
-    def of_sample(i: int) -> tuple[dict[Value, Ends], Observe]:
-        seen = dict[Value, Ends]()
-
-        def observe(v: Value, array: Array) -> None:
-            if v in wanted:
-                rows = array.reshape(-1, array.shape[-1])
-                seen[v] = rows.min(0), rows.max(0)
-
-        return seen, observe
-
-    found: dict[Value, Ends] = {}
-    for seen in work.watch(of_sample, "measure channels"):
-        for v, (low, high) in seen.items():
-            a, b = found.get(v, (low, high))
-            found[v] = np.minimum(a, low), np.maximum(b, high)
-    middles = {v: (low.astype(np.float64) + high) / 2 for v, (low, high) in found.items()}
-    return {v: np.where(np.isfinite(m), m, 0.0) for v, m in middles.items()}
+    lows, highs = (np.stack(ends).astype(np.float64) for ends in zip(*every, strict=True))
+    middle = (lows.min(0) + highs.max(0)) / 2
+    return np.where(np.isfinite(middle), middle, 0.0)
 
 
 def _add(graph: Graph, op: Op, more: Array) -> None:
     """To the bias of an op of a graph."""
-    if len(op.inputs) > 2:
-        old = op.inputs[2]
-        assert old.const is not None
-        bias = Value(graph.unique_name(old.name), old.type, (old.const + more.reshape(old.const.shape)))
-    else:
-        w, name = op.inputs[1], graph.unique_name(f"{op.output.name}_bias")
-        bias = Value(name, w.type.with_shape(more.shape), more)
-    assert bias.const is not None
-    bias.const = bias.const.astype(np.float32)
-    op.inputs[2:] = [bias]
+    if len(op.inputs) < 3:
+        type_ = op.inputs[1].type.with_shape(more.shape)
+        op.inputs.append(Value(graph.unique_name(f"{op.output.name}_bias"), type_, np.zeros_like(more)))
+    old = op.inputs[2]
+    assert old.const is not None
+    total = old.const + more.reshape(old.const.shape)
+    op.inputs[2] = Value(graph.unique_name(old.name), old.type, total.astype(np.float32))
 
 
 STEP = Centre

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from edgec.ir import Array, Graph, Observe, Op, QuantRule, Value
+from edgec.ir import Array, Graph, Op, QuantRule, Value
 from edgec.ops.conv import DepthwiseConv2D
 from edgec.quantize.factors import NONE, Factors, scale_groups
 from edgec.quantize.observers import vectors
@@ -89,23 +89,8 @@ Seen = tuple[Array, Array]
 def _seen(work: Work, graph: Graph, factors: Factors) -> dict[Value, list[Seen]]:
     """Of the values that have channels with a factor, in each sample."""
     wanted = {v.name: v for v in graph.values() if v.const is None and factors.channels(v) is not None}
-
-    def of_sample(i: int) -> tuple[dict[Value, Seen], Observe]:
-        seen = dict[Value, Seen]()
-
-        def observe(v: Value, array: Array) -> None:
-            twin = wanted.get(v.name)
-            if twin is not None and v.type.dtype == "float32":
-                rows = array.reshape(-1, array.shape[-1])
-                seen[twin] = rows.min(0).clip(max=0), rows.max(0).clip(min=0)
-
-        return seen, observe
-
-    found: dict[Value, list[Seen]] = {}
-    for seen in work.watch(of_sample, "measure channels"):
-        for v, ends in seen.items():
-            found.setdefault(v, []).append(ends)
-    return found
+    found = work.channels(wanted)
+    return {wanted[v.name]: [(low.clip(max=0), high.clip(min=0)) for low, high in each] for v, each in found.items()}
 
 
 def reach(sizes: Array, room: float) -> Array:
