@@ -11,7 +11,7 @@ import pytest
 
 from edgec.comparing.result import Diff
 from edgec.comparing.side import Sample
-from edgec.drive.lower import Options, lower
+from edgec.drive.lower import Lowered, Options, lower
 from edgec.ir import Graph
 from edgec.quantize.calibration import load_calibration
 from edgec.quantize.quantize import is_quantized
@@ -21,6 +21,7 @@ from tests.conftest import ROOT, SHARED
 
 PHOTOS = ROOT / "fixtures" / "photos"
 MODELS = ("mnv2_tf2_i8", "resnet8_f32", "vww96_f32", "mnv1_025_224_f32", "mp_blazeface_short_f16")
+CHANGED = "mp_blazeface_short_f16"
 SAMPLES = 2
 
 
@@ -106,3 +107,29 @@ def test_right_models_have_no_fault(name: str) -> None:
     m = model(name)
     found = compared(as_c("came", m.came), as_c("int8", m.int8), m.samples)
     assert not [(one.value, one.findings) for one in found.layers if one.fault is not None]
+
+
+@cache
+def changed_model(recipe: Path) -> tuple[Graph, Lowered]:
+    """A network of separable convolutions as it came, and int8, its channels scaled and moved."""
+    path = SHARED / "models" / CHANGED / f"{CHANGED}.tflite"
+    return lower(path, Options()).graph, lower(path, Options(calibrate=PHOTOS, quantize=str(recipe)))
+
+
+@pytest.mark.shared
+@pytest.mark.slow
+@pytest.mark.cc
+@pytest.mark.parametrize("fault", ["", *FAULTS])
+def test_faults_are_named_where_channels_were_scaled_and_moved(fault: str, tmp_path: Path) -> None:
+    came, int8 = changed_model(Path(__file__).with_name("changed.toml"))
+    assert int8.floats is not None
+    m = model(CHANGED)
+    planted = plant(fault, int8.graph, 100, tmp_path) if fault else None
+    side = as_c("int8", planted.graph, planted.csrc) if planted is not None else as_c("int8", int8.graph)
+    side.changes = int8.floats.changes()
+    assert any(change.plus.any() for change in side.changes.values())
+    found = compared(as_c("came", came), side, m.samples, 1 if planted is not None and planted.kernel else 0)
+    if planted is None:
+        assert not [(one.value, one.findings) for one in found.layers if one.fault is not None]
+    else:
+        assert named(found, planted), (planted.what, found.culprit)
