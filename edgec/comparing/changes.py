@@ -115,6 +115,7 @@ def _by_bias(op: Op, old: Op, count: int) -> Array:
     now, then = _bias(op), _bias(old)
     if now.shape != then.shape or len(now) != count:
         return np.ones(count)
+    # a bias that is nothing now was moved away: that is no factor
     return np.where((then != 0) & (now != 0), now / np.where(then != 0, then, 1), 1.0)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from edgec.ir import Array, Builder, Graph, OpDef, TensorType, Value
+from edgec.ir import Array, Builder, Graph, OpDef, TensorType, Value, interp, verify
 from edgec.ops.binary import Add, Mul
 from edgec.ops.concat import Concat
 from edgec.ops.conv import Conv2D, DepthwiseConv2D
@@ -16,6 +16,9 @@ from edgec.ops.resize import ResizeNearest
 from edgec.ops.shape import Reshape
 from edgec.ops.slice import Slice
 from edgec.ops.unary import Logistic, Relu
+from edgec.quantize.accuracy import tally
+from edgec.quantize.steps import Step
+from edgec.quantize.work import Work
 
 
 class Net:
@@ -138,3 +141,19 @@ NETS: dict[str, Callable[[], Graph]] = {f.__name__: f for f in (chain, residual,
 def samples(graph: Graph, count: int = 4, seed: int = 0) -> list[dict[str, Array]]:
     rng = np.random.default_rng(seed)
     return [{v.name: rng.normal(size=v.type.shape).astype(np.float32) for v in graph.inputs} for _ in range(count)]
+
+
+def worked(graph: Graph, *todo: Step, count: int = 6) -> Work:
+    work = Work(graph, samples(graph, count))
+    for step in todo:
+        work = work.do(step)
+    return work
+
+
+def db(work: Work, graph: Graph, seed: int = 9) -> float:
+    """Signal to noise of the int8 form on samples of its own."""
+    int8 = work.int8().graph
+    verify(int8, "quantized")
+    tries = samples(graph, 4, seed)
+    want, got = ([interp(g, s) for s in tries] for g in (graph, int8))
+    return float(np.mean([tally(w[k], y[k]).sqnr_db() for w, y in zip(want, got, strict=True) for k in w]))

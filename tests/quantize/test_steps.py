@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import pytest
 
-from edgec.ir import Array, Graph, Op, Run, Value, interp, verify
-from edgec.ir.types import dequantize
+from edgec.ir import Array, Graph, Op, Run, Value, interp
 from edgec.ops.compare import Greater
 from edgec.ops.conv import Conv2D, DepthwiseConv2D
 from edgec.ops.matmul import FullyConnected
@@ -17,7 +16,6 @@ from edgec.ops.quantize import Dequantize
 from edgec.ops.softmax import Softmax
 from edgec.ops.unary import Logistic
 from edgec.quantize import simulate
-from edgec.quantize.accuracy import tally
 from edgec.quantize.calibration import Sample
 from edgec.quantize.histograms import METHODS, Histogram, entropy, mse, noise, percentile
 from edgec.quantize.params import activation_quant
@@ -34,23 +32,7 @@ from edgec.quantize.steps.minmax import MinMaxRanges
 from edgec.quantize.steps.narrow import Narrow
 from edgec.quantize.steps.ranges import Ranges
 from edgec.quantize.work import Work
-from tests.quantize.nets import NETS, Net, samples
-
-
-def worked(graph: Graph, *todo: Step, count: int = 6) -> Work:
-    work = Work(graph, samples(graph, count))
-    for step in todo:
-        work = work.do(step)
-    return work
-
-
-def db(work: Work, graph: Graph, seed: int = 9) -> float:
-    """Signal to noise of the int8 form on samples of its own."""
-    int8 = work.int8().graph
-    verify(int8, "quantized")
-    tries = samples(graph, 4, seed)
-    want, got = ([interp(g, s) for s in tries] for g in (graph, int8))
-    return float(np.mean([tally(w[k], y[k]).sqnr_db() for w, y in zip(want, got, strict=True) for k in w]))
+from tests.quantize.nets import NETS, Net, db, samples, worked
 
 
 def weights(op: Op) -> Array:
@@ -344,58 +326,6 @@ def test_equalization_goes_through_pools_and_stops_at_outputs() -> None:
         assert np.any(weights(work.graph.ops[0]) != weights(graph.ops[0])) == changed
 
 
-def separable(act: str = "none", kernel: int = 1, **fields: object) -> Graph:
-    """A depthwise convolution of zeros and positives, half of its channels negative, before a 1x1 one."""
-    net = Net("separable", 5)
-    y = net.depthwise(net.conv(net.input(1, 12, 12, 3), 8, act="relu"), act=act)
-    w = net.build.graph.ops[1].inputs[1]
-    assert w.const is not None
-    w.const = np.abs(w.const) * np.where(np.arange(8) % 2, -1, 1).astype(np.float32)
-    return net.done(net.conv(y, 6, kernel, **{"act": "none", **fields}))
-
-
-def test_centring_changes_nothing_but_where_channels_lie() -> None:
-    graph = separable()
-    work = worked(graph, Centre())
-    for s in work.samples:
-        for name, y in interp(graph, s).items():
-            np.testing.assert_allclose(interp(work.graph, s)[name], y, rtol=1e-4, atol=1e-4 * float(np.abs(y).max()))
-    before, after = (Work(g, work.samples).extremes() for g in (graph, work.graph))
-    (low, high), (a, b) = (r[g.ops[1].output] for r, g in ((before, graph), (after, work.graph)))
-    assert b - a < 0.7 * (high - low)
-    assert a == pytest.approx(-b, rel=1e-5)
-    equalize = Equalize(power=1.0)
-    assert db(worked(graph, Centre(), equalize, MinMaxRanges()), graph) > db(
-        worked(graph, equalize, MinMaxRanges()), graph
-    )
-
-
-@pytest.mark.parametrize(
-    ("graph", "count"),
-    [(separable("relu"), 6), (separable(kernel=3), 6), (separable(), 1), (separable(kernel=3, pads=(1, 0, 0, 0)), 6)],
-    ids=["clipped", "padded", "few vectors", "padded at one side"],
-)
-def test_centring_leaves_alone_what_more_than_weights_sees(graph: Graph, count: int) -> None:
-    assert worked(graph, Centre(), count=count).graph is graph
-
-
-def test_centring_stops_at_outputs() -> None:
-    graph = separable()
-    graph.outputs = [*graph.outputs, graph.ops[1].output]
-    assert worked(graph, Centre()).graph is graph
-
-
-def test_centring_gives_a_bias_to_what_has_none_and_goes_through_windows_without_padding() -> None:
-    graph = separable(kernel=3, pads=(0, 0, 0, 0))
-    for op in graph.ops[1:]:
-        op.inputs[2:] = []
-    work = worked(graph, Centre())
-    assert all(len(op.inputs) == 3 for op in work.graph.ops)
-    for s in work.samples:
-        (y,), (got,) = (interp(g, s).values() for g in (graph, work.graph))
-        np.testing.assert_allclose(got, y, rtol=1e-4, atol=1e-4 * float(np.abs(y).max()))
-
-
 def test_averages_of_whole_images_have_a_scale_of_their_own() -> None:
     """Which is finer than that of the image; smaller windows stay pools, and so does what an Edge TPU may refuse."""
     net = Net("average", 3)
@@ -485,27 +415,6 @@ def test_bias_correction_takes_what_samples_agree_on(inherited: bool) -> None:
     alone = np.abs(off(work, [bright])).max()
     assert alone > 20 * np.abs(off(work, calm)).max()
     assert np.abs(off(after, calm)).max() < alone / 12
-
-
-def test_bias_in_whole_steps_is_exact_where_nothing_is_read() -> None:
-    """What a depthwise convolution makes of zeros is an integer; what reads it makes up for the rest."""
-    graph = separable()
-    tries = samples(graph, 6)
-    for s in tries:
-        s["x"][:, :, 3:] = 0.0
-    b = graph.ops[0].inputs[2]
-    assert b.const is not None
-    b.const = -np.abs(b.const)  # where the image is black, a relu says nothing
-    for whole in (False, True):
-        work = Work(graph, tries).do(Centre()).do(MinMaxRanges()).do(BiasCorrection(whole=whole))
-        op, int8, seen = work.graph.ops[1], work.int8(), dict[Value, Array]()
-        interp(int8.graph, tries[0], seen.__setitem__)
-        y = int8.twins[op].output
-        off = dequantize(seen[y], y.type)[0, 2:-2, 6:-2] - work.biases[op]
-        assert (np.abs(off).max() < 1e-3 * y.type.scale) == whole
-        (want,), (got,) = (interp(g, tries[0]).values() for g in (graph, int8.graph))
-        last = int8.twins[work.graph.ops[2]].output.type.scale
-        assert np.abs(got - want)[0, 2:-2, 6:-2].max() < 1.1 * last
 
 
 def one_layer() -> Graph:

@@ -13,7 +13,7 @@ from edgec.ops.conv import DepthwiseConv2D
 from edgec.quantize.factors import NONE, Factors, scale_groups
 from edgec.quantize.observers import vectors
 from edgec.quantize.products import Products
-from edgec.quantize.work import Work
+from edgec.quantize.work import Ends, Work
 
 _LARGEST = 1024.0
 """Factor: channels that are smaller are noise."""
@@ -50,7 +50,7 @@ class Equalize:
             _divide(graph, op, found[factors.same(ids)])
         work.graph = graph
 
-    def _find(self, graph: Graph, factors: Factors, every: Mapping[Value, Sequence[Seen]]) -> Array:
+    def _find(self, graph: Graph, factors: Factors, every: Mapping[Value, Sequence[Ends]]) -> Array:
         """float64, by number."""
         seen = {v: self._reach(each) for v, each in every.items()}
         room = np.full(factors.count, np.inf)
@@ -77,17 +77,13 @@ class Equalize:
         found: Array = np.maximum(room, 1.0)[factors.same(np.arange(factors.count))]
         return found
 
-    def _reach(self, each: Sequence[Seen]) -> Seen:
+    def _reach(self, each: Sequence[Ends]) -> Ends:
         lows, highs = (np.stack(ends) for ends in zip(*each, strict=True))
         return -reach(-lows, self.room), reach(highs, self.room)
 
 
-Seen = tuple[Array, Array]
-"""The smallest and the largest element of each channel, with zero."""
-
-
-def _seen(work: Work, graph: Graph, factors: Factors) -> dict[Value, list[Seen]]:
-    """Of the values that have channels with a factor, in each sample."""
+def _seen(work: Work, graph: Graph, factors: Factors) -> dict[Value, list[Ends]]:
+    """Of the values that have channels with a factor, in each sample; with zero."""
     wanted = {v.name: v for v in graph.values() if v.const is None and factors.channels(v) is not None}
     found = work.channels(wanted)
     return {wanted[v.name]: [(low.clip(max=0), high.clip(min=0)) for low, high in each] for v, each in found.items()}
