@@ -1,9 +1,11 @@
-"""How channels of a float network differ from what they were before `equalize` and `centre` scaled or moved them."""
+"""How channels of a float network differ from what they were before a recipe's steps: `equalize` multiplies them,
+`centre` adds to them, `separate` puts them in another order and gives some of them tensors of their own.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -15,6 +17,7 @@ from edgec.quantize.domains import role
 from edgec.quantize.links import links
 from edgec.quantize.lower import lower
 from edgec.quantize.products import product
+from edgec.quantize.strands import Parts, part, part_name, strands
 
 _ONE = 1e-3
 _MOVED = 1e-5
@@ -26,31 +29,57 @@ Factors = Mapping[str, Array]
 
 @dataclass(frozen=True)
 class Change:
-    """Of the channels of a value, the last axis: they became `x * times + plus`."""
+    """Of the channels of a value, the last axis: they became `x[order] * times + plus`. order: None where that is as it
+    was. count: of a part of the channels: how many there were in all.
+    """
 
-    times: Array
-    plus: Array
+    times: Array = field(default_factory=lambda: np.ones(1))
+    plus: Array = field(default_factory=lambda: np.zeros(1))
+    order: Array | None = None
+    count: int | None = None
 
     def done(self, x: Array) -> Array:
         """What became of it."""
-        return np.asarray(x * self.times + self.plus)
+        return np.asarray((x if self.order is None else x[..., self.order]) * self.times + self.plus)
 
     def undone(self, x: Array) -> Array:
-        """What it was."""
-        return np.asarray((x - self.plus) / self.times)
+        """What it was; not of a part."""
+        assert self.count is None
+        was = (x - self.plus) / self.times
+        return np.asarray(was if self.order is None else was[..., np.argsort(self.order)])
 
 
 Changes = Mapping[str, Change]
 """By the name of a value."""
 
 
-def channel_changes(before: Graph, after: Graph) -> dict[str, Change]:
-    """Of the values of `after` that are not what they were, from the weights and biases of both."""
-    were = {op.output.name: op for op in lower(before).ops if len(op.outputs) == 1}
+def channel_changes(before: Graph, after: Graph, parts: Mapping[str, Parts] | None = None) -> dict[str, Change]:
+    """Of the values of `after` that are not what they were, from the weights and biases of both. parts: see `Work`."""
+    lowered = lower(before)
+    found = _parted(lowered, parts) if parts else {}
+    were = {op.output.name: op for op in lowered.ops if len(op.outputs) == 1}
     times = _factors(were, after)
     plus = _moves(were, after, times)
-    one, none = np.ones(1), np.zeros(1)
-    return {name: Change(times.get(name, one), plus.get(name, none)) for name in dict.fromkeys([*times, *plus])}
+    for name, factor in times.items():
+        found[name] = replace(found.get(name, Change()), times=factor)
+    for name, more in plus.items():
+        found[name] = replace(found.get(name, Change()), plus=more)
+    return found
+
+
+def _parted(graph: Graph, parts: Mapping[str, Parts]) -> dict[str, Change]:
+    """Part the channels of a graph as `separate` did, and tell what became of its values."""
+    found, there = dict[str, Change](), {s.maker.output.name: s for s in strands(graph)}
+    for name, each in parts.items():
+        strand = there[name]
+        orders = part(graph, strand, each)
+        assert orders is not None, name
+        values = [v.name for v in strand.values]
+        found |= {v: Change(order=order) for v, order in orders.items() if v not in values[:-1]}
+        for number, order in enumerate(each, 1):
+            some = Change(order=order, count=sum(map(len, each)))
+            found |= {part_name(v, number): some for v in values}
+    return found
 
 
 def change_of(changes: Changes, name: str) -> Change | None:

@@ -162,9 +162,10 @@ class _Runs:
 
     def __init__(self, a: Side, b: Side, samples: int, meaning: Meaning | None = None) -> None:
         self.a, self.b, self.samples = a, b, 0
-        mine, theirs = values_of(b), values_of(a)
+        mine, theirs = values_of(b), {n: v for n, v in values_of(a).items() if not _is_part(a, n)}
         self.relaid = a.channels_last is not b.channels_last
-        self.twins = twins(mine, theirs, self.relaid)
+        counts = {n: c.count for n in mine if (c := change_of(b.changes, n)) is not None and c.count is not None}
+        self.twins = twins(mine, theirs, self.relaid, counts)
         for v, other in zip(b.inputs, a.inputs, strict=False):
             if v.type.shape == other.type.shape:
                 self.twins.setdefault(v.name, Twin(other.name, (tuple(range(v.type.rank)),)))
@@ -244,10 +245,15 @@ class _Runs:
             channels = Channels(axis, self._expect, limits(v.type))
             op, part = (placed.op, placed.part) if placed is not None else (None, "")
             twin = self.twins[v.name]
-            self.seen[v.name] = Seen(
-                0, v, op, part, twin, channels, self.others.get(twin.name), self.types.get(twin.name)
-            )
+            other = self.others.get(twin.name) if op is None or not self._reordered(op) else None
+            self.seen[v.name] = Seen(0, v, op, part, twin, channels, other, self.types.get(twin.name))
         return self.seen[v.name]
+
+    def _reordered(self, op: Op) -> bool:
+        """Whether it has channels in another order than A, so that weights cannot be compared one by one."""
+        around = (v for v in (*op.inputs, *op.outputs) if v.const is None)
+        changes = [change_of(side.changes, v.name) for v in around for side in (self.a, self.b)]
+        return any(c is not None and c.order is not None for c in changes)
 
     def _forced(
         self,
@@ -316,6 +322,12 @@ class _Runs:
         tops = {n: tuple(some) for n, some in self.tops.items()}
         task = self._judge.means() if self._judge is not None else {}
         return Measured(found, *self.only, self.outputs, tops, self.images, self.samples, task)
+
+
+def _is_part(side: Side, name: str) -> bool:
+    """Whether a value is some channels of what the model had."""
+    change = change_of(side.changes, name)
+    return change is not None and change.count is not None
 
 
 def _ends(a: Side, b: Side, found: Mapping[str, Twin]) -> dict[str, str]:

@@ -11,6 +11,7 @@ import numpy as np
 from edgec.ir import Array, Quant, TensorType, Value
 from edgec.ir.types import dequantize
 from edgec.ops.quantize import Quantize
+from edgec.quantize.strands import whole
 
 _MADE, _MOVED = re.compile(r"(_int8|_f32)$"), re.compile(r"(_int8|_f32|_\d+)$")
 """What edgec puts behind the name of a value that it makes another form of; of one that it lays out anew as well."""
@@ -27,20 +28,26 @@ class Twin:
     perms: tuple[tuple[int, ...], ...]
 
 
-def twins(of: Mapping[str, Value], among: Mapping[str, Value], relaid: bool) -> dict[str, Twin]:
+def twins(
+    of: Mapping[str, Value], among: Mapping[str, Value], relaid: bool, counts: Mapping[str, int] | None = None
+) -> dict[str, Twin]:
     """For each value of one network that of another that stands for the same reals, by its name.
 
-    relaid: one of the two keeps channels first, so that values of one name may be transposed.
+    relaid: one of the two keeps channels first, so that values of one name may be transposed. counts: of values that
+    are a part of the channels of their twin, how many that has.
     """
     found: dict[str, Twin] = {}
     for v in of.values():
         if v.type.dtype not in _COMPARED:
             continue
-        for name in _names(v.name, _MOVED if relaid else _MADE):
+        shape, count = v.type.shape, (counts or {}).get(v.name)
+        if count is not None:
+            shape = (*shape[:-1], count)
+        for name in _names(whole(v.name), _MOVED if relaid else _MADE):
             other = among.get(name)
             if other is None or other.type.dtype not in _COMPARED:
                 continue
-            if perms := tuple(layouts(other.type.shape, v.type.shape, relaid)):
+            if perms := tuple(layouts(other.type.shape, shape, relaid)):
                 found[v.name] = Twin(other.name, perms)
                 break
     return found

@@ -14,9 +14,10 @@ from edgec_runtime.manifest import SegmentInfo
 from edgec_runtime.session import machine_target
 from edgec_runtime.vision import Vision
 
-from edgec.comparing.changes import Change, Changes
+from edgec.comparing.changes import Changes
 from edgec.comparing.side import Look, Sample, See
 from edgec.comparing.tasks import Meaning
+from edgec.drive.changed import changes_in
 from edgec.drive.native import MARK, aligned_bytes, pointers
 from edgec.drive.run import tensor_type
 from edgec.emit.values_file import VALUES_FILE, At, ValuesFile
@@ -62,10 +63,7 @@ class BundleSide:
         except ParseError as e:
             raise InputError(f"{VALUES_FILE} is damaged: {e}", at, _HINT) from e
         known = {v.name: v for g in self.parts.values() for v in g.values() if v.const is None}
-        self.changes: Changes = {
-            name: Change(np.array(times), np.array(self._file.moves.get(name, (0.0,))))
-            for name, times in self._file.factors.items()
-        }
+        self.changes: Changes = changes_in(self._file)
         self.inputs: Sequence[Value] = [known.get(n) or Value(n, self._types[n]) for n in m.inputs]
         self.outputs: Sequence[Value] = [known.get(n) or Value(n, self._types[n]) for n in m.outputs]
         self._known = {**{n: Value(n, t) for n, t in self._types.items()}, **known}

@@ -15,6 +15,7 @@ from edgec_devices.temporary import temporary_folder
 from edgec_runtime import Bundle, Contents, write_bundle
 from edgec_runtime.bundle import WEIGHTS_FILE
 
+from edgec.drive.changed import with_changes
 from edgec.drive.contents import contents_of, state_files
 from edgec.drive.edgetpu_loop import Outcome, ask, told
 from edgec.drive.job import Job
@@ -183,13 +184,7 @@ def _build(job: Job, lowered: Lowered, asked: Outcome | None, wanted: TaskFile, 
     files[CALLS_FILE] = calls_file(written).to_json()
     here = Board.load("host").targets[0].name
     changes = lowered.floats.changes() if lowered.floats is not None else {}
-    files[VALUES_FILE] = values_file(
-        here,
-        segments,
-        sources[here].segments,
-        {name: change.times for name, change in changes.items()},
-        {name: change.plus for name, change in changes.items()},
-    ).to_json()
+    files[VALUES_FILE] = with_changes(values_file(here, segments, sources[here].segments), changes).to_json()
     if lowered.floats is not None:
         pruned = lowered.floats.pruned
         more = {} if pruned is None else {"pruned": pruned.to_json()}

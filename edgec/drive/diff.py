@@ -182,7 +182,7 @@ class _Opener:
 
 
 def _scaled_note(side: Side) -> str:
-    what = f"scaled or moved channels of {len(side.changes)} values"
+    what = f"scaled, moved or ordered channels of {len(side.changes)} values"
     return f"the recipe of {side.name} {what}: they are compared as it has them"
 
 

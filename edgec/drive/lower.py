@@ -149,7 +149,7 @@ class FloatModel:
 
     def changes(self) -> Changes:
         """What the recipe multiplied channels by and added to them, by value."""
-        return channel_changes(self.before, self.graph)
+        return channel_changes(self.before, self.graph, self.found.parts)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from edgec_partitioner.segments import Segment
 
 from edgec.emit.c import CSource
-from edgec.ir import Array, Graph, print_graph
+from edgec.ir import Graph, print_graph
 
 VALUES_FILE = "report/values.json"
 
@@ -38,33 +38,26 @@ class SegmentValues:
 
 @dataclass(frozen=True)
 class ValuesFile:
-    """The file, for who writes it and who reads it. target: whose code it is. segments: by name. factors,
-    moves: by value, what its channels are multiplied by, and what is added then, beside those of the model as it came.
+    """The file, for who writes it and who reads it. target: whose code it is. segments: by name. orders, factors,
+    moves: by value, which channels of the model as it came it has, what these are multiplied by, and what is added
+    then. counts: of values that have only some of the channels, how many there were.
     """
 
     target: str = ""
     segments: dict[str, SegmentValues] = field(default_factory=dict)
     factors: dict[str, tuple[float, ...]] = field(default_factory=dict)
     moves: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    orders: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
 
     def to_json(self) -> bytes:
         """As the bundle has it."""
         return (json.dumps(asdict(self), separators=(",", ":")) + "\n").encode()
 
 
-def values_file(
-    target: str,
-    segments: Sequence[Segment],
-    sources: Mapping[str, CSource],
-    factors: Mapping[str, Array],
-    moves: Mapping[str, Array],
-) -> ValuesFile:
+def values_file(target: str, segments: Sequence[Segment], sources: Mapping[str, CSource]) -> ValuesFile:
     """sources: of the target, by segment name."""
-    parts = {s.name: _segment(s.graph, sources[s.name]) for s in segments}
-    times, plus = (
-        {name: tuple(float(f"{x:.7g}") for x in channels) for name, channels in of.items()} for of in (factors, moves)
-    )
-    return ValuesFile(target, parts, times, plus)
+    return ValuesFile(target, {s.name: _segment(s.graph, sources[s.name]) for s in segments})
 
 
 def _segment(graph: Graph, source: CSource) -> SegmentValues:

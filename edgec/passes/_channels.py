@@ -1,4 +1,4 @@
-"""Channels, the last axis of values: which must go together when one is taken out, and the edit that takes them out."""
+"""Channels, the last axis of values: which go together, and the edits that take some out or put them in order."""
 
 from __future__ import annotations
 
@@ -177,6 +177,46 @@ def _edit(graph: Graph, op: Op, kept: Mapping[Value, Array], constants: Mapping[
         op.spec = replace(op.spec, shape=(*op.spec.shape[:-1], int(rows.sum())))
     for v in op.outputs:
         v.type = replace(v.type, shape=(*v.type.shape[:-1], int(rows.sum())))
+
+
+def orders(channels: Channels, v: Value, order: Array) -> dict[Value, Array] | None:
+    """What becomes of the channels of all values where those of `v` are put in this order: numbers, [C] each. None
+    where something stands in the way: the model's outputs, ops that mix channels, values that hold only some of them.
+    """
+    mine = channels.groups(v)
+    rank = {group: i for i, group in enumerate(mine[order].tolist())}
+    if len(rank) < len(mine) or channels.locked() & rank.keys():
+        return None
+    found = dict[Value, Array]()
+    for u in channels.graph.values():
+        groups = channels.groups(u).tolist() if u.const is None and u.type.rank else []
+        at = [i for i, group in enumerate(groups) if group in rank]
+        if not at:
+            continue
+        found[u] = np.arange(len(groups))
+        for start in range(0, len(at), len(rank)):  # several times where pixels lie one after the other
+            block = at[start : start + len(rank)]
+            if {groups[i] for i in block} != rank.keys():
+                return None
+            found[u][block] = sorted(block, key=lambda i: rank[groups[i]])
+    return found
+
+
+def reorder(channels: Channels, found: Mapping[Value, Array]) -> None:
+    """Put channels in the order that `orders` found, by constants alone: the graph is changed."""
+    summing = {*channels.readers}
+    for op in channels.graph.ops:
+        rows = found.get(op.output) if len(op.outputs) == 1 else None
+        if op in summing:
+            columns = found.get(op.inputs[0])
+            if columns is not None:
+                _put(channels.graph, op, 1, _array(op, 1)[..., columns])
+            for i in range(1, len(op.inputs)) if rows is not None else ():
+                _put(channels.graph, op, i, _array(op, i)[rows])
+        elif rows is not None:
+            for i, v in enumerate(op.inputs):
+                if v.const is not None and v.type.size > 1:
+                    _put(channels.graph, op, i, v.const[..., rows])
 
 
 def _fold(graph: Graph, op: Op, columns: Array, constants: Mapping[Value, Array]) -> None:

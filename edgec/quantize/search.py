@@ -19,6 +19,7 @@ from edgec.quantize.line import Line
 from edgec.quantize.plan import Bought, Plan, Pricer, leaving, within
 from edgec.quantize.recipe import Candidate, Recipe
 from edgec.quantize.spending import spend
+from edgec.quantize.strands import Parts
 from edgec.quantize.survey import Suited
 from edgec.quantize.trials import Score, Setting, Trial, errors, fingerprint, going_on
 from edgec.quantize.units import Unit
@@ -69,7 +70,7 @@ class Found:
     tried: all candidates, on `held` samples; none where there was nothing to choose. suited: whether the samples are
     what they should be. plan: what was left in float to keep within limits; None where there were none. floating: the
     first results of all ops that were left in float. prices: of the first candidate and of the one that was kept, where
-    these are not the same operations.
+    these are not the same operations. parts: of channels of `floats`, see `Work`.
     """
 
     graph: Graph
@@ -84,6 +85,7 @@ class Found:
     plan: Plan | None = None
     floating: tuple[str, ...] = ()
     prices: tuple[Price, Price] | None = None
+    parts: Mapping[str, Parts] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """For the bundle: the recipe as it was given, the candidate that was kept, and what was tried."""
@@ -146,9 +148,10 @@ def search(
     plainest = line.of(first).int8().graph if price is not None and judged.tried else int8
     prices = None if price is None or _alike(plainest, int8) else (price(plainest), price(int8))
     tried, count = judged.tried if len(judged.tried) > 1 else (), judged.count
-    return Found(
+    found = Found(
         int8, work.graph, work.run(), recipe, best, len(work.samples), count, tried, suited, plan, left, prices
     )
+    return replace(found, parts=work.parts)
 
 
 def _alike(a: Graph, b: Graph) -> bool:

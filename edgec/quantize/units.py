@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from edgec.ir import Graph, Op
 from edgec.quantize.domains import activations
+from edgec.quantize.strands import whole
 
 _ELEMENT = 10
 """An element that is computed and converted takes as long as about so many multiply-accumulates."""
@@ -20,8 +21,8 @@ class Unit:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of their first results."""
-        return tuple(op.outputs[0].name for op in self.ops)
+        """Of their first results: those that these have whichever way `separate` parts them."""
+        return tuple(dict.fromkeys(whole(op.outputs[0].name) for op in self.ops))
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -40,7 +41,9 @@ class Unit:
 
 
 def units(graph: Graph, ops: Collection[Op]) -> list[Unit]:
-    """Each product of weights with what is computed from it before the next; what no product reads is by itself."""
+    """Each product of weights with what is computed from it before the next; what no product reads is by itself. Parts
+    of channels (`separate`) stay together.
+    """
     producer, users = graph.producers(), graph.users()
     behind = set[Op]()
     for op in reversed(graph.ops):
@@ -48,12 +51,17 @@ def units(graph: Graph, ops: Collection[Op]) -> list[Unit]:
             behind.add(op)
     found: list[list[Op]] = []
     at: dict[Op, int] = {}
+    named: dict[str, int] = {}
     for op in (op for op in graph.ops if op in ops):
         before = (producer.get(v) for v in activations(op))
         home = next((at[p] for p in before if p in at), None)
-        if home is None or op.spec.macs(op) or op in behind:
+        name = op.outputs[0].name
+        if whole(name) != name and whole(name) in named:
+            home = named[whole(name)]
+        elif home is None or op.spec.macs(op) or op in behind:
             home = len(found)
             found.append([])
+        named[whole(name)] = home
         at[op] = home
         found[home].append(op)
     return [Unit(tuple(some)) for some in found]

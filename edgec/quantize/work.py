@@ -15,12 +15,17 @@ from edgec.quantize.line import Once
 from edgec.quantize.observers import Range
 from edgec.quantize.rewrite import Int8, Rounded, rewrite
 from edgec.quantize.steps import Step
+from edgec.quantize.strands import Parts
 from edgec.quantize.survey import Survey
 from edgec.steps import Progress, each
 
 T = TypeVar("T")
 Ends = tuple[Array, Array]
 """The smallest and the largest element of each channel."""
+
+
+_WITH = {"graph": ("graph", "parts")}
+"""What a step may change beside what it says."""
 
 
 class Runners(Protocol):
@@ -57,6 +62,7 @@ class Work:
 
     graph: the float model. samples: to calibrate with. seed: of all that is drawn. passes: how often steps go through
     the samples, about.
+    parts: of channels that got tensors of their own, by what a convolution wrote before; they go with the graph.
     ranges: of the float values. precision: "float" for ops that do not become int8. weights: int8 weights that are not
     just the nearest, by op. biases: real ones in place of the model's, by op; each is a change of one step, and belongs
     to `graph`.
@@ -68,6 +74,7 @@ class Work:
     say: Progress = lambda text: None
     seed: int = 0
     passes: int = 1
+    parts: Mapping[str, Parts] = field(default_factory=dict)
     ranges: Mapping[Value, Range] = field(default_factory=dict)
     precision: Mapping[Op, str] = field(default_factory=dict)
     weights: Mapping[Op, Array] = field(default_factory=dict)
@@ -83,7 +90,9 @@ class Work:
         result = replace(self)
         step.run(result)
         for f in fields(Work):
-            if f.name != step.changes and getattr(result, f.name) is not getattr(self, f.name):
+            if f.name not in _WITH.get(step.changes, (step.changes,)) and getattr(result, f.name) is not getattr(
+                self, f.name
+            ):
                 raise InternalError(f"the step {step.name} changed {f.name}; it may change {step.changes}")
         return result
 

@@ -6,23 +6,29 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from edgec_devices.decoding import from_json
 
 from edgec.comparing.changes import change_of, channel_changes
+from edgec.drive.changed import changes_in, with_changes
 from edgec.drive.diff import Request, diff
 from edgec.emit.tflite import write_tflite
+from edgec.emit.values_file import ValuesFile
 from edgec.ir import Array, Graph, Value, interp
 from edgec.ops.binary import Mul
 from edgec.ops.reduce import Mean
 from edgec.quantize.steps.centre import Centre
 from edgec.quantize.steps.equalize import Equalize
+from edgec.quantize.steps.lower import Lower
+from edgec.quantize.steps.separate import Separate
+from edgec.quantize.strands import whole
 from edgec.quantize.work import Work
 from tests.comparing.nets import Samples, small
-from tests.quantize.nets import Net, samples
+from tests.quantize.nets import Net, samples, swish, worked
 
 EQUALIZE = """
 [[candidate]]
 name = "equalize"
-steps = ["lower", "centre", { step = "equalize", power = 1.0 }, "minmax"]
+steps = ["lower", "separate", "centre", { step = "equalize", power = 1.0 }, "minmax"]
 """
 
 
@@ -55,6 +61,12 @@ def separable() -> tuple[Graph, Samples]:
     assert w is not None
     w[..., 2] = 0
     return graph, samples(graph, 4)
+
+
+def parted() -> tuple[Graph, Samples]:
+    """Channels that get tensors of their own."""
+    graph = swish()
+    return graph, samples(graph, 6)
 
 
 def values(graph: Graph, sample: dict[str, Array]) -> dict[str, Array]:
@@ -100,6 +112,36 @@ def test_changes_are_those_of_the_values(made: tuple[Graph, Samples]) -> None:
             np.testing.assert_allclose(after[name], want, rtol=1e-4, atol=1e-5 * np.abs(want).max())
 
 
+def test_changes_of_parts_are_those_of_their_channels() -> None:
+    graph = swish()
+    tries = samples(graph, 4)
+    work = worked(graph, Lower(), Separate(), Centre(), Equalize(power=1.0))
+    changes = channel_changes(graph, work.graph, work.parts)
+    parted = [name for name, change in changes.items() if change.count is not None]
+    assert len(parted) == 3 * len(next(iter(work.parts.values())))
+    for sample in tries:
+        before, after = values(graph, dict(sample)), values(work.graph, dict(sample))
+        for name, array in after.items():
+            change = change_of(changes, name)
+            want = before[whole(name)] if change is None else change.done(before[whole(name)])
+            np.testing.assert_allclose(array, want, rtol=1e-4, atol=1e-5 * np.abs(want).max())
+            if change is not None and change.count is None:
+                np.testing.assert_allclose(change.undone(want), before[name], rtol=1e-4, atol=1e-5)
+
+
+def test_a_file_gives_back_what_it_was_given() -> None:
+    graph = swish()
+    work = worked(graph, Separate(), Equalize(power=1.0))
+    changes = channel_changes(graph, work.graph, work.parts)
+    file = with_changes(ValuesFile(), changes)
+    found = changes_in(from_json(file.to_json(), ValuesFile, "", "", ""))
+    assert {*found} == {*changes}
+    for name, change in changes.items():
+        np.testing.assert_allclose(found[name].times, change.times, rtol=1e-6)
+        np.testing.assert_array_equal(found[name].order, change.order)
+        assert found[name].count == change.count
+
+
 def test_moves_are_found_with_factors_and_without() -> None:
     graph, tries = separable()
     work = Work(graph, tries)
@@ -118,7 +160,7 @@ def test_a_graph_that_nothing_scaled_has_none() -> None:
 
 
 @pytest.mark.cc
-@pytest.mark.parametrize("made", [unlike(), separable()], ids=["unlike", "separable"])
+@pytest.mark.parametrize("made", [unlike(), separable(), parted()], ids=["unlike", "separable", "parted"])
 def test_an_equalized_model_has_no_fault(tmp_path: Path, made: tuple[Graph, Samples]) -> None:
     graph, tries = made
     (tmp_path / "m.tflite").write_bytes(write_tflite(graph))
@@ -127,4 +169,4 @@ def test_an_equalized_model_has_no_fault(tmp_path: Path, made: tuple[Graph, Samp
     model = str(tmp_path / "m.tflite")
     found = diff(Request(model, f"int8:{model}", tmp_path / "x.npz", quantize=str(tmp_path / "eq.toml")))
     assert not [(one.value, one.findings) for one in found.layers if one.fault is not None]
-    assert [n for n in found.notes if "scaled or moved channels" in n]
+    assert [n for n in found.notes if "scaled, moved or ordered channels" in n]

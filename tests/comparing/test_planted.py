@@ -9,15 +9,21 @@ from pathlib import Path
 
 import pytest
 
+from edgec.comparing.changes import channel_changes
 from edgec.comparing.result import Diff
 from edgec.comparing.side import Sample
 from edgec.drive.lower import Lowered, Options, lower
 from edgec.ir import Graph
+from edgec.passes.pipeline import optimize
 from edgec.quantize.calibration import load_calibration
 from edgec.quantize.quantize import is_quantized
+from edgec.quantize.steps.equalize import Equalize
+from edgec.quantize.steps.minmax import MinMaxRanges
+from edgec.quantize.steps.separate import Separate
 from tests.comparing.nets import against, as_c, compared, small
 from tests.comparing.planted import FAULTS, Planted, is_seen, plant
 from tests.conftest import ROOT, SHARED
+from tests.quantize.nets import swish, worked
 
 PHOTOS = ROOT / "fixtures" / "photos"
 MODELS = ("mnv2_tf2_i8", "resnet8_f32", "vww96_f32", "mnv1_025_224_f32", "mp_blazeface_short_f16")
@@ -70,6 +76,28 @@ def test_the_planted_fault_is_named(fault: str, tmp_path: Path) -> None:
             assert found.culprit is not None
             assert found.culprit.finding in ("swap", "noise")
             assert "channel" in found.culprit.why
+    assert hidden <= 1
+
+
+@pytest.mark.cc
+@pytest.mark.parametrize("fault", ["", *FAULTS])
+def test_the_planted_fault_is_named_where_channels_are_parted(fault: str, tmp_path: Path) -> None:
+    graph = swish(48, (0.2, 10.0), gate=False)
+    work = worked(graph, Separate(), Equalize(power=1.0), MinMaxRanges())
+    changes, int8 = channel_changes(graph, work.graph, work.parts), optimize(work.int8().graph)
+    hidden = 0
+    for seed in range(6 if fault else 1):
+        planted = plant(fault, int8, seed, tmp_path) if fault else Planted(int8, int8.ops[0], "nothing")
+        if fault and not planted.kernel and not is_seen(int8, planted, work.samples[:2]):
+            hidden += 1
+            continue
+        side = as_c("planted", planted.graph, planted.csrc)
+        side.changes = changes
+        found = compared(as_c("float", graph), side, work.samples[:2], 1 if planted.kernel else 0)
+        if fault:
+            assert named(found, planted), (planted.what, found.culprit)
+        else:
+            assert not [(one.value, one.findings) for one in found.layers if one.fault is not None]
     assert hidden <= 1
 
 

@@ -12,10 +12,11 @@ from edgec.ops.concat import Concat
 from edgec.ops.conv import Conv2D, DepthwiseConv2D
 from edgec.ops.pad import Pad
 from edgec.ops.pool import AveragePool2D, MaxPool2D
+from edgec.ops.reduce import Mean
 from edgec.ops.resize import ResizeNearest
 from edgec.ops.shape import Reshape
 from edgec.ops.slice import Slice
-from edgec.ops.unary import Logistic, Relu
+from edgec.ops.unary import HardSwish, Logistic, Relu
 from edgec.quantize.accuracy import tally
 from edgec.quantize.steps import Step
 from edgec.quantize.work import Work
@@ -135,7 +136,26 @@ def random_net(seed: int) -> Graph:
     return net.done(*(v for v in values if v not in read))
 
 
-NETS: dict[str, Callable[[], Graph]] = {f.__name__: f for f in (chain, residual, joined, head, odd_pads)}
+def swish(channels: int = 16, sizes: tuple[float, float] = (0.3, 5.0), *, gate: bool = True) -> Graph:
+    """Channels of unlike sizes through a hard-swish, which keeps no factor, to a depthwise convolution and a gate."""
+    net = Net("swish", 8)
+    y = net.op(HardSwish(), net.conv(net.input(1, 16, 16, 3), channels, act="none"))
+    w, b = net.build.graph.ops[0].inputs[1:]
+    assert w.const is not None
+    assert b.const is not None
+    size = net.rng.permutation(np.geomspace(*sizes, channels)).astype(np.float32)
+    w.const, b.const = w.const * size.reshape(-1, 1, 1, 1), b.const * size
+    y = net.depthwise(y)
+    w = net.build.graph.ops[-1].inputs[1]
+    assert w.const is not None
+    w.const = w.const / size
+    if gate:
+        mean = net.op(Mean((1, 2), True), y)
+        y = net.op(Mul(), y, net.op(Logistic(), net.conv(net.conv(mean, 4, 1), channels, 1, act="none")))
+    return net.done(net.conv(y, 6, 1, act="none"))
+
+
+NETS: dict[str, Callable[[], Graph]] = {f.__name__: f for f in (chain, residual, joined, head, odd_pads, swish)}
 
 
 def samples(graph: Graph, count: int = 4, seed: int = 0) -> list[dict[str, Array]]:

@@ -31,6 +31,7 @@ from edgec.quantize.steps.lower import Lower
 from edgec.quantize.steps.minmax import MinMaxRanges
 from edgec.quantize.steps.narrow import Narrow
 from edgec.quantize.steps.ranges import Ranges
+from edgec.quantize.steps.separate import Separate
 from edgec.quantize.work import Work
 from tests.quantize.nets import NETS, Net, db, samples, worked
 
@@ -436,7 +437,7 @@ def test_bias_correction_gives_a_bias_to_what_has_none() -> None:
 def test_every_step_takes_every_network(name: str) -> None:
     """One after the other, and twice the same."""
     graph = NETS[name]()
-    todo: list[Step] = [Lower(), Centre(), Equalize(), Choose(), Narrow(), Gptq(), BiasCorrection()]
+    todo: list[Step] = [Lower(), Separate(), Centre(), Equalize(), Choose(), Narrow(), Gptq(), BiasCorrection()]
     assert {s.name for s in todo} | {"minmax", "ranges", "precision"} == set(steps())
     one, two = worked(graph, *todo), worked(graph, *todo)
     assert one.int8().graph == two.int8().graph

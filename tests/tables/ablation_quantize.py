@@ -46,15 +46,15 @@ from tests.tables.accuracy_ways import PREPROCESS, sources
 
 MODELS = (
     "resnet8_f32,vww96_f32,mnv1_025_224_f32,mp_blazeface_short_onnx_b,mp_selfie_land_onnx,mp_face_landmark_onnx,"
-    "pfld_ghostone,fastestdet_onnx,yunet_n_320,sinet_portrait_onnx"
+    "pfld_ghostone,fastestdet_onnx,yunet_n_320,yolox_nano_416"
 )
 WORTH = 0.3
 """dB."""
 ALONE = BiasCorrection(inherited=False)
 PLAIN: tuple[Step, ...] = (Lower(), MinMaxRanges())
 LITTLE, LARGE, WHOLE = (c.steps for c in Recipe.load("best").candidates[-3:])
-"""Lower, centre, equalize, choose, gptq, bias; in the first, ranges clip little, and narrow is in the place of gptq; in
-the second, only large maps are equalized.
+"""Lower, separate, centre, equalize, choose, gptq, bias; in the first, ranges clip little, and narrow is in the place
+of gptq; in the second, only large maps are equalized.
 """
 
 
@@ -67,19 +67,26 @@ class Part:
     off: tuple[tuple[Step, ...], tuple[Step, ...]] | None = None
 
 
+def without(step: Step) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
+    """The whole recipe without one of its steps, and with it."""
+    return tuple(s for s in WHOLE if s is not step), WHOLE
+
+
 def parts() -> list[Part]:
     """All steps but the first, which every int8 model needs, and the methods for ranges."""
-    first, centre, equalize, choose, gptq, bias = WHOLE
-    _, _, _, little, narrow, _ = LITTLE
+    first, separate, centre, equalize, choose, gptq, bias = WHOLE
+    *_, little, narrow, _ = LITTLE
+    (large,) = (s for s in LARGE if s.name == "equalize")
     assert isinstance(choose, Choose)
     assert isinstance(bias, BiasCorrection)
-    plain, tight, base = MinMaxRanges(), replace(choose, room=1.0), (first, centre, equalize)
+    plain, tight, base = MinMaxRanges(), replace(choose, room=1.0), (first, separate, centre, equalize)
     broken = replace(bias, whole=False)
     found = [
-        Part("centre", ((first, equalize, plain), (*base, plain)), ((first, equalize, choose, gptq, bias), WHOLE)),
-        Part("equalize", (PLAIN, (first, equalize, plain)), ((first, centre, choose, gptq, bias), WHOLE)),
+        Part("separate", (PLAIN, (first, separate, plain)), without(separate)),
+        Part("centre", ((first, equalize, plain), (first, centre, equalize, plain)), without(centre)),
+        Part("equalize", (PLAIN, (first, equalize, plain)), without(equalize)),
         Part("choose", (PLAIN, (first, choose)), ((*base, plain, gptq, bias), WHOLE)),
-        Part("equalize large maps", (PLAIN, (first, LARGE[2], plain)), (WHOLE, LARGE)),
+        Part("equalize large maps", (PLAIN, (first, large, plain)), (WHOLE, LARGE)),
         Part("clipping little", ((first, choose), (first, little)), (WHOLE, (*base, little, gptq, bias))),
         Part("narrow", (PLAIN, (*PLAIN, narrow)), ((*base, little, bias), LITTLE)),
         Part("room", ((first, tight), (first, choose)), ((*base, tight, gptq, bias), WHOLE)),

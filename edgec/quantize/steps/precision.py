@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from edgec.errors import InputError, did_you_mean
 from edgec.ir import Op
+from edgec.quantize.strands import whole
 from edgec.quantize.work import Work
 
 FLOAT = "float"
@@ -40,14 +41,17 @@ class Precision:
 
 def _called(ops: Sequence[Op], text: str) -> list[Op]:
     """Those that write a result of this name; else those from a node of this name; else those of names like it."""
-    writing = [op for op in ops if text in (v.name for v in op.outputs)]
+    writing = [op for op in ops if any(text in (v.name, whole(v.name)) for v in op.outputs)]
     exact = writing or [op for op in ops if text in _names(op)]
     return exact or [op for op in ops if any(fnmatchcase(name, text) for name in _names(op))]
 
 
 def _names(op: Op) -> list[str]:
-    """Of its results, and of the nodes that it came from: all of them, and each."""
-    return [*(v.name for v in op.outputs), *([op.source, *op.source.split("+")] if op.source else [])]
+    """Of its results, also before `separate` parted them, and of the nodes that it came from: all of them, and each."""
+    return [
+        *(name for v in op.outputs for name in (v.name, whole(v.name))),
+        *([op.source, *op.source.split("+")] if op.source else []),
+    ]
 
 
 STEP = Precision
