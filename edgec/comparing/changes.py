@@ -13,11 +13,12 @@ from edgec.comparing.channels import Weights
 from edgec.ir import Array, Graph, Op
 from edgec.ops.binary import Mul
 from edgec.ops.concat import Concat
+from edgec.ops.slice import Slice
 from edgec.quantize.domains import role
 from edgec.quantize.links import links
 from edgec.quantize.lower import lower
 from edgec.quantize.products import product
-from edgec.quantize.strands import Parts, part, part_name, strands
+from edgec.quantize.strands import Parts, filled, part, part_name, strands, used_name
 
 _ONE = 1e-3
 _MOVED = 1e-5
@@ -77,8 +78,9 @@ def _parted(graph: Graph, parts: Mapping[str, Parts]) -> dict[str, Change]:
         values = [v.name for v in strand.values]
         found |= {v: Change(order=order) for v, order in orders.items() if v not in values[:-1]}
         for number, order in enumerate(each, 1):
-            some = Change(order=order, count=sum(map(len, each)))
+            some = Change(order=filled(order), count=sum(map(len, each)))
             found |= {part_name(v, number): some for v in values}
+            found[used_name(part_name(values[-1], number))] = replace(some, order=order)
     return found
 
 
@@ -162,6 +164,8 @@ def _kept(op: Op, found: Factors) -> Array | None:
     each, last = [found.get(v.name, np.ones(v.type.shape[-1:] or 1)) for v in acts], op.output.type.shape[-1:]
     if isinstance(op.spec, Concat) and sum(map(len, each)) == last[0]:
         return np.concatenate(each)
+    if isinstance(op.spec, Slice) and len(each[0]) == op.inputs[0].type.shape[-1]:
+        return each[0][op.spec.index()[-1]]
     if not last or any(len(f) not in (1, last[0]) for f in each):
         return None
     if isinstance(op.spec, Mul):

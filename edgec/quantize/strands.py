@@ -13,15 +13,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from edgec.ir import Array, Graph, Op, TensorType, Value
+from edgec.ir import Array, Graph, Op, OpDef, TensorType, Value
 from edgec.ops.concat import Concat
 from edgec.ops.conv import Conv2D, DepthwiseConv2D
+from edgec.ops.slice import Slice
 from edgec.passes._channels import Channels, dense, orders, pointwise, reorder
 from edgec.quantize.factors import NONE, Factors
 
+_BLOCK = 8
+"""Channels that kernels compute at once: fewer take much longer (a depthwise convolution of 4 as long as one of 64)."""
 Parts = Sequence[Array]
 """The numbers of the channels of a strand that are together, in the order in which they will be."""
-_PART = re.compile(r"\.part\d+(?=(_int8|_f32)?$)")
+_PART = re.compile(r"\.part\d+(\.used)?(?=(_int8|_f32)?$)")
 
 
 def whole(name: str) -> str:
@@ -94,9 +97,8 @@ def part(graph: Graph, strand: Strand, parts: Parts) -> Mapping[str, Array] | No
     reorder(channels, found)
     ends, start = list[Value](), 0
     for number, numbers in enumerate(parts, 1):
-        of = slice(start, start + len(numbers))
-        start = of.stop
-        ends.append(_twin(graph, strand, of, number))
+        ends.append(_twin(graph, strand, np.arange(start, start + len(numbers)), number))
+        start += len(numbers)
     graph.ops[graph.ops.index(strand.reader)] = Op(Concat(3), ends, [strand.reader.output], strand.reader.source)
     for op in (strand.maker, *strand.between):
         graph.ops.remove(op)
@@ -108,18 +110,38 @@ def part_name(name: str, number: int) -> str:
     return f"{name}.part{number}"
 
 
-def _twin(graph: Graph, strand: Strand, of: slice, number: int) -> Value:
+def used_name(name: str) -> str:
+    """Of what a part's result is without the channels that it has twice."""
+    return f"{name}.used"
+
+
+def filled(numbers: Array) -> Array:
+    """The channels that tensors of a part have: those of the part, and some of them again where they are few."""
+    return np.resize(numbers, max(len(numbers), _BLOCK))
+
+
+def _twin(graph: Graph, strand: Strand, numbers: Array, part_: int) -> Value:
     """The strand on some of its channels, right before the reader; returns its result."""
-    twins = dict[Value, Value]()
+    twins, of = dict[Value, Value](), filled(numbers)
     for op in (strand.maker, *strand.between, strand.reader):
         inputs = [twins.get(v) or _of(graph, op, v, of) for v in op.inputs]
-        (type_,) = op.spec.infer(*(v.type for v in inputs))
-        twins[op.output] = Value(graph.unique_name(part_name(op.output.name, number)), type_)
-        graph.ops.insert(graph.ops.index(strand.reader), Op(op.spec, inputs, [twins[op.output]], op.source))
-    return twins[strand.reader.output]
+        twins[op.output] = _before(graph, strand.reader, op.spec, inputs, part_name(op.output.name, part_))
+    y = twins[strand.reader.output]
+    if len(of) == len(numbers):
+        return y
+    ends = (*y.type.shape[:3], len(numbers))
+    return _before(graph, strand.reader, Slice((0,) * 4, ends, (1,) * 4), [y], used_name(y.name))
 
 
-def _of(graph: Graph, op: Op, v: Value, of: slice) -> Value:
+def _before(graph: Graph, op: Op, spec: OpDef, inputs: Sequence[Value], name: str) -> Value:
+    """A new op before another; returns its result."""
+    (type_,) = spec.infer(*(v.type for v in inputs))
+    y = Value(graph.unique_name(name), type_)
+    graph.ops.insert(graph.ops.index(op), Op(spec, [*inputs], [y], op.source))
+    return y
+
+
+def _of(graph: Graph, op: Op, v: Value, of: Array) -> Value:
     """What an op on some channels reads in place of a constant; the maker's image is for all."""
     if v.const is None or v.type.size == 1:
         return v

@@ -118,7 +118,7 @@ def test_changes_of_parts_are_those_of_their_channels() -> None:
     work = worked(graph, Lower(), Separate(), Centre(), Equalize(power=1.0))
     changes = channel_changes(graph, work.graph, work.parts)
     parted = [name for name, change in changes.items() if change.count is not None]
-    assert len(parted) == 3 * len(next(iter(work.parts.values())))
+    assert len(parted) == 4 * len(next(iter(work.parts.values())))
     for sample in tries:
         before, after = values(graph, dict(sample)), values(work.graph, dict(sample))
         for name, array in after.items():
