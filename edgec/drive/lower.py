@@ -21,7 +21,7 @@ from edgec.comparing.changes import Changes, channel_changes
 from edgec.drive import finite, quantized_file
 from edgec.drive.hands import hands
 from edgec.drive.native import HostRunners, NativeGraph, least_ms, native_compiler, runner
-from edgec.drive.placing import left_in_float, lost_share, place, pricer
+from edgec.drive.placing import costs, left_in_float, place, pricer
 from edgec.drive.workers import Workers
 from edgec.emit.c import check_kernels
 from edgec.errors import InputError, did_you_mean
@@ -271,7 +271,7 @@ def _precision_notes(
     """What there is to say of what is int8 and what is not. law: a file that was quantized before."""
     yield from _left_alone(float_model, options)
     if floats is not None:
-        yield from lost_share(floats.found)
+        yield from costs(floats.found)
     if law is not None:
         yield from quantized_file.notes(law)
 

@@ -17,6 +17,8 @@ from edgec.quantize.search import Found
 
 _TOLD = 0.0005
 """A smaller part of the MACs is not worth a word."""
+_LONGER = 0.005
+"""Nor is a smaller part of the time."""
 
 
 def place(graph: Graph, target: Target, wishes: Wishes) -> Partition:
@@ -40,20 +42,20 @@ def pricer(target: Target, wishes: Wishes, passes_off: Collection[str]) -> Price
     return price
 
 
-def lost_share(found: Found) -> Iterator[str]:
-    """What there is to say where the candidate that was kept has less on the Edge TPU than the first."""
+def costs(found: Found) -> Iterator[str]:
+    """What there is to say where the candidate that was kept has less on the Edge TPU than the first, or is slower."""
     if found.prices is None:
         return
     first, kept = found.prices
-    if first.tpu_share is None or kept.tpu_share is None or kept.tpu_share > first.tpu_share - _TOLD:
-        return
     name, before = found.candidate.name, found.recipe.candidates[0].name
     db = {t.name: t.db for t in found.tried}
-    yield (
-        f"{name} keeps {kept.tpu_share:.1%} of the MACs on the Edge TPU, {before} would keep {first.tpu_share:.1%}: it "
-        f"costs an estimated {kept.ms:.2f} ms in place of {first.ms:.2f}, and buys {db[name] - db[before]:.1f} dB on "
-        "held-back samples"
-    )
+    time = f"an estimated {kept.ms:.2f} ms in place of {first.ms:.2f}, and buys {db[name] - db[before]:.1f} dB"
+    now, then = kept.tpu_share, first.tpu_share
+    if now is not None and then is not None and now <= then - _TOLD:
+        shares = f"keeps {now:.1%} of the MACs on the Edge TPU, {before} would keep {then:.1%}"
+        yield f"{name} {shares}: it costs {time} on held-back samples"
+    elif kept.ms > first.ms * (1 + _LONGER):
+        yield f"{name} takes {time} over {before} on held-back samples"
 
 
 def left_in_float(found: Found) -> Mapping[str, Refusal]:

@@ -4,19 +4,33 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from edgec.drive.lower import Options, lower
+from edgec.drive.placing import costs
+from edgec.emit.tflite import write_tflite
+from edgec.quantize.limits import Price
 from edgec.quantize.recipe import Candidate, Recipe
 from tests import networks
 from tests.conftest import ROOT
+from tests.quantize.nets import swish
+
+
+def parted(path: Path) -> Path:
+    """With channels that get tensors of their own."""
+    file = path.with_suffix(".tflite")
+    file.write_bytes(write_tflite(swish(16, (0.02, 20.0))))
+    return file
+
 
 NETWORKS: dict[str, Callable[[Path], Path]] = {
     "mobilenet": lambda path: networks.mobilenet_like(path, 64, 0.25, 10),
     "yolov8n": lambda path: networks.yolov8n_like(path, 64, 4),
+    "parted": parted,
     "cartoon": lambda path: ROOT / "fixtures" / "cartoon" / "cartoon.onnx",
 }
 
@@ -64,7 +78,7 @@ def test_a_lost_share_is_told_with_what_it_costs_and_buys(tmp_path: Path) -> Non
         "float": '{ step = "minmax" }, { step = "precision", floats = ["*"] }',
         "other": '{ step = "ranges", method = "p99.999" }',
     }
-    told = {}
+    told, found = {}, []
     for name, steps in ways.items():
         recipe = tmp_path / f"{name}.toml"
         recipe.write_text(
@@ -78,8 +92,13 @@ def test_a_lost_share_is_told_with_what_it_costs_and_buys(tmp_path: Path) -> Non
         made = lower(model, options)
         assert made.floats is not None
         assert made.floats.found.candidate.name == name
+        found.append(made.floats.found)
         told[name] = [n for n in made.notes if "Edge TPU" in n]
     assert not told["other"]
     (note,) = told["float"]
     assert note.startswith("float keeps 0.0% of the MACs on the Edge TPU, plain would keep ")
     assert " ms in place of " in note
+    slower = replace(found[-1], prices=(Price(2.0, 1.0), Price(2.1, 1.0)))
+    assert [*costs(replace(slower, prices=(Price(2.0, 1.0), Price(2.001, 1.0))))] == []
+    (note,) = costs(slower)
+    assert note.startswith("other takes an estimated 2.10 ms in place of 2.00, and buys ")
