@@ -155,7 +155,7 @@ def swish(channels: int = 16, sizes: tuple[float, float] = (0.3, 5.0), *, gate: 
     return net.done(net.conv(y, 6, 1, act="none"))
 
 
-NETS: dict[str, Callable[[], Graph]] = {f.__name__: f for f in (chain, residual, joined, head, odd_pads, swish)}
+NETS: dict[str, Callable[[], Graph]] = {f.__name__: f for f in (chain, residual, joined, head, odd_pads)}
 
 
 def samples(graph: Graph, count: int = 4, seed: int = 0) -> list[dict[str, Array]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pytest
@@ -33,7 +33,7 @@ from edgec.quantize.steps.narrow import Narrow
 from edgec.quantize.steps.ranges import Ranges
 from edgec.quantize.steps.separate import Separate
 from edgec.quantize.work import Work
-from tests.quantize.nets import NETS, Net, db, samples, worked
+from tests.quantize.nets import NETS, Net, db, samples, swish, worked
 
 
 def weights(op: Op) -> Array:
@@ -433,10 +433,10 @@ def test_bias_correction_gives_a_bias_to_what_has_none() -> None:
     assert twin.inputs[2].type.dtype == "int32"
 
 
-@pytest.mark.parametrize("name", NETS)
-def test_every_step_takes_every_network(name: str) -> None:
+@pytest.mark.parametrize("net", [*NETS.values(), swish], ids=lambda net: net.__name__)
+def test_every_step_takes_every_network(net: Callable[[], Graph]) -> None:
     """One after the other, and twice the same."""
-    graph = NETS[name]()
+    graph = net()
     todo: list[Step] = [Lower(), Separate(), Centre(), Equalize(), Choose(), Narrow(), Gptq(), BiasCorrection()]
     assert {s.name for s in todo} | {"minmax", "ranges", "precision"} == set(steps())
     one, two = worked(graph, *todo), worked(graph, *todo)
