@@ -43,7 +43,7 @@ def twins(
         shape, count = v.type.shape, (counts or {}).get(v.name)
         if count is not None:
             shape = (*shape[:-1], count)
-        for name in _names(whole(v.name), _MOVED if relaid else _MADE):
+        for name in _names(v.name if count is None else whole(v.name), _MOVED if relaid else _MADE):
             other = among.get(name)
             if other is None or other.type.dtype not in _COMPARED:
                 continue

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Protocol, TypeVar
 
+import numpy as np
+
 from edgec.errors import InternalError
 from edgec.executors import cores, in_order
 from edgec.ir import Array, Graph, Observe, Op, Run, Value, interp
@@ -22,6 +24,12 @@ from edgec.steps import Progress, each
 T = TypeVar("T")
 Ends = tuple[Array, Array]
 """The smallest and the largest element of each channel."""
+
+
+def over_all(every: Sequence[Ends]) -> Ends:
+    """The ends of each channel over all samples, float64."""
+    lows, highs = (np.stack(ends).astype(np.float64) for ends in zip(*every, strict=True))
+    return lows.min(0), highs.max(0)
 
 
 _WITH = {"graph": ("graph", "parts")}
@@ -89,10 +97,9 @@ class Work:
         """What the step makes of it; this stays as it is."""
         result = replace(self)
         step.run(result)
+        may = _WITH.get(step.changes, (step.changes,))
         for f in fields(Work):
-            if f.name not in _WITH.get(step.changes, (step.changes,)) and getattr(result, f.name) is not getattr(
-                self, f.name
-            ):
+            if f.name not in may and getattr(result, f.name) is not getattr(self, f.name):
                 raise InternalError(f"the step {step.name} changed {f.name}; it may change {step.changes}")
         return result
 

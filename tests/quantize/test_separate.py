@@ -18,6 +18,7 @@ from edgec.quantize.steps.precision import Precision
 from edgec.quantize.steps.separate import Separate
 from edgec.quantize.strands import part, strands, whole
 from edgec.quantize.units import units
+from edgec.schedule.kernels.dwconv2d import BLOCK
 from tests.quantize.nets import Net, db, samples, swish, worked
 
 
@@ -65,8 +66,16 @@ def test_kernels_get_no_fewer_channels_than_they_compute_at_once() -> None:
     (parts,) = work.parts.values()
     assert min(map(len, parts)) == 4
     made = [op.output.type.shape[3] for op in work.graph.ops if op.kind == "depthwise_conv2d"]
-    assert made == [max(8, len(p)) for p in parts]
+    assert made == [max(BLOCK, len(p)) for p in parts]
     alike(graph, work.graph)
+
+
+def test_what_is_parted_is_not_parted_again() -> None:
+    graph = swish(48, (0.02, 20.0))
+    once, twice = worked(graph, Separate(worth=3.0)), worked(graph, Separate(worth=3.0), Separate(worth=1.01))
+    assert once.parts
+    assert {*twice.parts} == {*once.parts}
+    assert twice.graph == once.graph
 
 
 def returned() -> Graph:

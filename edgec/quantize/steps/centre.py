@@ -13,7 +13,7 @@ from edgec.quantize.links import links
 from edgec.quantize.observers import vectors
 from edgec.quantize.products import product
 from edgec.quantize.steps.choose import FEW
-from edgec.quantize.work import Ends, Work
+from edgec.quantize.work import Ends, Work, over_all
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,8 @@ class Centre:
 
 def _middle(every: Sequence[Ends]) -> Array:
     """Of each channel; zero where what was seen has none."""
-    lows, highs = (np.stack(ends).astype(np.float64) for ends in zip(*every, strict=True))
-    middle = (lows.min(0) + highs.max(0)) / 2
+    low, high = over_all(every)
+    middle = (low + high) / 2
     return np.where(np.isfinite(middle), middle, 0.0)
 
 

@@ -13,8 +13,8 @@ from edgec.ir import Array, Op
 from edgec.quantize.observers import vectors
 from edgec.quantize.products import Products
 from edgec.quantize.steps.choose import FEW
-from edgec.quantize.strands import Parts, Strand, part, strands
-from edgec.quantize.work import Ends, Work
+from edgec.quantize.strands import Parts, Strand, part, strands, whole
+from edgec.quantize.work import Ends, Work, over_all
 
 _UNITS = 4, 16
 """Channels: parts are multiples of the largest power of two in an eighth of the channels, between these: kernels
@@ -39,7 +39,8 @@ class Separate:
     def run(self, work: Work) -> None:
         """All strands for which it pays."""
         graph = work.graph.copy()
-        found = [s for s in strands(graph) if vectors(s.last) * len(work.samples) >= FEW]
+        every = (s for s in strands(graph) if whole(s.maker.output.name) not in work.parts)
+        found = [s for s in every if vectors(s.last) * len(work.samples) >= FEW]
         if not found:
             return
         seen = work.channels({v.name for s in found for v in (s.last, s.reader.output)})
@@ -69,8 +70,8 @@ class Separate:
 
 def _widths(every: Sequence[Ends]) -> Array:
     """[C]: of the range, with zero, that each channel has."""
-    lows, highs = (np.stack(ends).astype(np.float64) for ends in zip(*every, strict=True))
-    return np.asarray(highs.max(0).clip(min=0) - lows.min(0).clip(max=0))
+    low, high = over_all(every)
+    return np.asarray(high.clip(min=0) - low.clip(max=0))
 
 
 def _weights(op: Op) -> Array:
