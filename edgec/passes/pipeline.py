@@ -14,7 +14,7 @@ Pass = Callable[[Graph], bool]
 
 _TIDY = ("constant_folding", "dead_code", "common_subexpressions", "cancel_transposes", "algebraic")
 _RECOGNIZE = ("recognize_norms", "recognize_activations")
-_FOLD = ("fold_batch_norm", "fold_bias", "fuse_activation", "fold_pad", "fold_crop", "dead_channels")
+_FOLD = ("fold_batch_norm", "fold_bias", "fuse_activation", "fold_pad", "fold_crop", "fold_ahead", "dead_channels")
 
 ORDER: tuple[tuple[str, ...], ...] = (
     (*_TIDY, "recognize_dilated_conv", "layout", "sink_transposes"),

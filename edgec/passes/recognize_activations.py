@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from edgec.ir import Graph, Op, OpDef, Value
 from edgec.ir.rewrite import Rewriter, scalar
 from edgec.ops.activation import Gelu, HardSigmoid
@@ -14,14 +16,31 @@ _TOLERANCE = 1e-6
 
 
 def run(graph: Graph) -> bool:
-    """Each is a product, of whatever grouping, of x, a function of x and a number."""
+    """Each is a product, of whatever grouping, of x, a function of x and a number: of hard-swishes any number, which
+    stays behind.
+    """
     rw = Rewriter(graph)
     for op in rw.ops("mul"):
         if op.output.type.dtype == "float32" and getattr(op.spec, "act", "none") == "none":
             found = _match(rw, *_product(rw, op))
             if found is not None and found[1].type == op.output.type:
-                rw.update(op, found[0], [found[1]])
+                _put(rw, op, *found)
     return rw.changed
+
+
+def _put(rw: Rewriter, op: Op, spec: OpDef, x: Value, factor: float) -> None:
+    """In the place of a product."""
+    if factor == 1:
+        rw.update(op, spec, [x])
+    elif not _goes_on(rw, op):
+        y = rw.add(op, spec, [x], op.output.name)
+        rw.update(op, inputs=[y, rw.const(np.array(factor, np.float32), f"{op.output.name}_factor")])
+
+
+def _goes_on(rw: Rewriter, op: Op) -> bool:
+    """Whether the next op multiplies by a number too: then that one is the product."""
+    user = rw.sole_user(op.output)
+    return user is not None and user.kind == "mul" and any(scalar(v) is not None for v in user.inputs)
 
 
 def _product(rw: Rewriter, op: Op) -> tuple[list[Value], float]:
@@ -39,20 +58,20 @@ def _product(rw: Rewriter, op: Op) -> tuple[list[Value], float]:
     return factors, scale
 
 
-def _match(rw: Rewriter, factors: list[Value], scale: float) -> tuple[OpDef, Value] | None:
-    """The function that a product is, and its argument."""
+def _match(rw: Rewriter, factors: list[Value], scale: float) -> tuple[OpDef, Value, float] | None:
+    """The function that a product is, its argument, and by what it is multiplied."""
     if len(factors) == 1 and _near(scale, 1 / 6):
         x = _relu6_of_x_plus_3(rw, factors[0])
-        return (HardSigmoid(1 / 6, 0.5), x) if x is not None else None
+        return (HardSigmoid(1 / 6, 0.5), x, 1.0) if x is not None else None
     if len(factors) != 2:
         return None
     for x, f in (factors, factors[::-1]):
-        if _near(scale, 1 / 6) and _relu6_of_x_plus_3(rw, f) is x:
-            return HardSwish(), x
-        if _near(scale, 1) and _hard_sigmoid_argument(rw, f) is x:
-            return HardSwish(), x
+        if _relu6_of_x_plus_3(rw, f) is x:
+            return HardSwish(), x, 1.0 if _near(scale, 1 / 6) else 6 * scale
+        if _hard_sigmoid_argument(rw, f) is x:
+            return HardSwish(), x, 1.0 if _near(scale, 1) else scale
         if _near(scale, 0.5) and _one_plus_erf_argument(rw, f) is x:
-            return Gelu(), x
+            return Gelu(), x, 1.0
     return None
 
 

@@ -1,4 +1,4 @@
-"""fold_batch_norm, fold_bias, fuse_activation, fold_pad."""
+"""fold_batch_norm, fold_bias, fuse_activation, fold_pad, fold_ahead."""
 
 from __future__ import annotations
 
@@ -163,3 +163,53 @@ def test_scales_that_overflow_stay_infinite() -> None:
     b = Chain()
     huge = [b.const(np.full(6, v, np.float32), "norm") for v in (1e38, 1e38, 1e38, 0)]
     b.done(b.add(BatchNorm(1e-12), [conv(b, b.x(1, 4, 4, 3)), *huge])).run("fold_batch_norm")
+
+
+def plain(b: Chain, x: Value, bias: bool = True) -> Value:
+    """A convolution with an activation."""
+    return b.add(Conv2D(act="relu6"), [x, b.weights(4, 3, 3, 6), *([b.weights(4)] if bias else [])])
+
+
+def grouped(b: Chain, x: Value, bias: bool = True) -> Value:
+    return b.add(Conv2D(), [x, b.weights(9, 3, 3, 2), *([b.weights(9)] if bias else [])])
+
+
+def several(b: Chain, x: Value, bias: bool = True) -> Value:
+    """A depthwise convolution of two channels for each."""
+    return b.add(DepthwiseConv2D(), [x, b.weights(1, 3, 3, 12), *([b.weights(12)] if bias else [])])
+
+
+AHEAD = pytest.mark.parametrize("reader", [plain, grouped, depthwise, several, dense])
+
+
+@AHEAD
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("shape", [(6,), (1, 1, 1, 6), ()])
+def test_a_factor_and_a_term_go_into_the_weights_behind(
+    reader: Callable[..., Value], bias: bool, shape: tuple[int, ...]
+) -> None:
+    b = Chain()
+    x = b.add(Tanh(), [b.x(1, 5, 5, 6)])
+    y = b.add(Add(), [b.weights(*shape), b.add(Mul(), [x, b.weights(*shape)])])
+    check = b.done(reader(b, y, bias), reader(b, y, bias)).run("fold_ahead", "fold_ahead").delta(mul=-1, add=-1)
+    check.same(1e-4).settles("fold_ahead")
+
+
+@pytest.mark.parametrize("shape", [(6,), ()])
+def test_a_term_stays_where_there_are_zeros_around_the_image(shape: tuple[int, ...]) -> None:
+    b = Chain()
+    x = b.add(Tanh(), [b.x(1, 5, 5, 6)])
+    y = b.add(Add(), [b.add(Mul(), [x, b.weights(*shape)]), b.weights(*shape)])
+    z = b.add(Conv2D(pads=(1, 1, 1, 1)), [y, b.weights(4, 3, 3, 6)])
+    b.done(z).run("fold_ahead", "fold_ahead").kinds("tanh", "add", "conv2d").same(1e-4).settles("fold_ahead")
+
+
+def test_what_others_read_or_what_is_no_factor_is_not_folded() -> None:
+    b = Chain()
+    x = b.x(1, 5, 5, 6)
+    read = b.add(Mul(), [x, b.weights(6)])
+    bounded, rows, zero = b.add(Mul("relu"), [x, b.weights(6)]), b.add(Mul(), [x, b.weights(5, 1)]), b.number(0.0)
+    exchanged = b.add(Add(), [b.add(Mul(), [x, zero]), b.number(1.0)])
+    outputs = [plain(b, v) for v in (read, bounded, rows)]
+    padded = b.add(DepthwiseConv2D(pads=(1, 1, 1, 1)), [exchanged, b.weights(1, 3, 3, 6)])
+    b.done(*outputs, padded, b.add(Tanh(), [read])).settles("fold_ahead")

@@ -37,6 +37,19 @@ def test_hard_swish_in_every_grouping(fused: bool, grouping: int) -> None:
     b.done(y).run("recognize_activations").kinds("hard_swish").same(1e-6).settles("recognize_activations")
 
 
+@pytest.mark.parametrize("factors", [(), (0.2,), (1 / 6, 3.0), (0.25, -0.5, 2.0)])
+@pytest.mark.parametrize("sigmoid", [True, False])
+def test_any_factor_stays_behind_a_hard_swish(factors: tuple[float, ...], sigmoid: bool) -> None:
+    b = Chain()
+    x = b.x(2, 9)
+    y = b.add(Mul(), [x, b.add(HardSigmoid(1 / 6, 0.5), [x]) if sigmoid else relu6_plus_3(b, x, True)])
+    for factor in factors:
+        y = b.add(Mul(), [y, b.number(factor)])
+    check = b.done(y).run("recognize_activations").same(1e-6)
+    assert [op.kind for op in check.graph.ops][:2] == ["hard_swish", "mul"][: 1 + bool(factors or not sigmoid)]
+    check.settles("recognize_activations")
+
+
 def test_hard_swish_of_a_hard_sigmoid() -> None:
     b = Chain()
     x = b.x(2, 9)
@@ -63,7 +76,7 @@ def test_what_only_looks_like_hard_swish() -> None:
     x, other = b.x(2, 9), b.x(2, 9, name="other")
     t = relu6_plus_3(b, x, False)
     y = b.add(Mul(), [b.add(Mul(), [other, t]), b.number(1 / 6)])
-    z = b.add(Mul(), [b.add(Mul(), [x, relu6_plus_3(b, x, True)]), b.number(1 / 5)])
+    z = b.add(Mul(), [b.add(Mul(), [x, relu6_plus_3(b, other, True)]), b.number(1 / 5)])
     b.done(y, z).settles("recognize_activations")
 
 
