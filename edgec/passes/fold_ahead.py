@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from edgec.ir import Array, Graph, Op
+from edgec.ir import Array, Graph, Op, Value
 from edgec.ir.rewrite import Rewriter, channel_vector
 from edgec.ops.binary import Add, Mul
 from edgec.ops.conv import Conv2D, DepthwiseConv2D
@@ -18,26 +18,25 @@ def run(graph: Graph) -> bool:
     """Only where nothing but such layers reads it: a normalisation of the input, an affine block behind a function."""
     rw = Rewriter(graph)
     for op in rw.ops("mul", "add"):
-        if op.output.type.dtype == "float32" and op.spec in (Mul(), Add()):
-            _fold(rw, op)
+        readers, found = rw.users(op.output), _channelwise(op)
+        if found is None or not readers or op.output in graph.outputs or not all(_reads(op, r) for r in readers):
+            continue
+        if op.kind == "mul":
+            _factor(rw, op, readers, *found)
+        elif all(_borderless(r) for r in readers):
+            _term(rw, op, readers, *found)
+        else:
+            _exchange(rw, op, *found)
     return rw.changed
 
 
-def _fold(rw: Rewriter, op: Op) -> None:
-    readers = rw.users(op.output)
-    if not readers or op.output in rw.graph.outputs or not all(_reads(op, r) for r in readers):
-        return
+def _channelwise(op: Op) -> tuple[Value, Array] | None:
+    """What a product or sum computes with, and its constant: float64, one for each channel."""
     for x, c in (op.inputs, op.inputs[::-1]):
-        constant = channel_vector(c, x.type.shape)
-        if constant is None or x.const is not None or x.type != op.output.type or not np.isfinite(constant).all():
-            continue
-        if op.kind == "mul":
-            _factor(rw, op, readers, constant.astype(np.float64))
-        elif all(_borderless(r) for r in readers):
-            _term(rw, op, readers, constant.astype(np.float64))
-        else:
-            _exchange(rw, op, constant.astype(np.float64))
-        return
+        each = channel_vector(c, x.type.shape)
+        if each is not None and x.const is None and x.type == op.output.type and getattr(op.spec, "act", "") == "none":
+            return (x, each.astype(np.float64)) if x.type.dtype == "float32" and np.isfinite(each).all() else None
+    return None
 
 
 def _reads(op: Op, reader: Op) -> bool:
@@ -55,47 +54,46 @@ def _borderless(reader: Op) -> bool:
     return not any(getattr(reader.spec, "pads", ()))
 
 
-def _factor(rw: Rewriter, op: Op, readers: Sequence[Op], factor: Array) -> None:
-    for reader in [*readers]:
-        w = reader.inputs[1]
-        product = (_weights(reader) * _columns(reader, factor)).astype(np.float32)
-        rw.update(reader, inputs=[reader.inputs[0], rw.const(product, w.name), *reader.inputs[2:]])
-    _skip(rw, op)
+def _factor(rw: Rewriter, op: Op, readers: Sequence[Op], x: Value, factor: Array) -> None:
+    _replace(rw, op, x, {r: (1, _weights(r) * _columns(r, factor)) for r in readers})
 
 
-def _term(rw: Rewriter, op: Op, readers: Sequence[Op], term: Array) -> None:
-    for reader in [*readers]:
-        more = _weights(reader) * _columns(reader, term)
-        # a depthwise layer has its outputs along the last axis
-        other = tuple(i for i in range(more.ndim) if i != reader.spec.weight_axis)
-        bias = (bias_of(reader) + more.sum(other)).astype(np.float32)
-        name = reader.inputs[2].name if len(reader.inputs) > 2 else f"{reader.inputs[1].name}_bias"
-        rw.update(reader, inputs=[*reader.inputs[:2], rw.const(bias, name)])
-    _skip(rw, op)
+def _term(rw: Rewriter, op: Op, readers: Sequence[Op], x: Value, term: Array) -> None:
+    _replace(rw, op, x, {r: (2, bias_of(r) + _product(r, term)) for r in readers})
 
 
-def _exchange(rw: Rewriter, op: Op, term: Array) -> None:
+def _product(reader: Op, term: Array) -> Array:
+    """[C]: what is computed of a constant."""
+    every = _weights(reader) * _columns(reader, term)
+    total: Array = every.sum(tuple(i for i in range(every.ndim) if i != reader.spec.weight_axis))
+    return total
+
+
+def _replace(rw: Rewriter, op: Op, x: Value, made: Mapping[Op, tuple[int, Array]]) -> None:
+    """Let all read what the op does, with other weights (1) or another bias (2), if float32 holds these."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        constants = {reader: (i, array.astype(np.float32)) for reader, (i, array) in made.items()}
+    if not all(np.isfinite(array).all() for _, array in constants.values()):
+        return
+    for reader, (i, array) in constants.items():
+        name = reader.inputs[i].name if i < len(reader.inputs) else f"{reader.inputs[1].name}_bias"
+        rw.update(reader, inputs=[*reader.inputs[:i], rw.const(array, name), *reader.inputs[i + 1 :]])
+    rw.forward(op, x)
+
+
+def _exchange(rw: Rewriter, op: Op, y: Value, term: Array) -> None:
     """x * k + b, of which only the factor can go ahead, becomes (x + b / k) * k."""
-    for y, _ in (op.inputs, op.inputs[::-1]):
-        before = rw.private(y, "mul")
-        if before is None or before.spec != Mul():
-            continue
-        for x, k in (before.inputs, before.inputs[::-1]):
-            factor = channel_vector(k, x.type.shape)
-            if factor is None or x.const is not None or x.type != op.output.type:
-                continue
-            with np.errstate(all="ignore"):
-                inner = (term / factor).astype(np.float32)
-            if np.isfinite(inner).all():
-                even = k.type.size == 1 and (inner == inner[0]).all()
-                shifted = rw.add(op, Add(), [x, rw.const(inner[:1] if even else inner, k.name)], y.name)
-                rw.update(op, Mul(), [shifted, k])
-            return
-
-
-def _skip(rw: Rewriter, op: Op) -> None:
-    """Let all read what it does."""
-    rw.forward(op, next(v for v in op.inputs if v.const is None))
+    before = rw.private(y, "mul")
+    found = None if before is None else _channelwise(before)
+    if before is None or found is None:
+        return
+    x, factor = found
+    with np.errstate(all="ignore"):
+        inner = (term / factor).astype(np.float32)
+    if np.isfinite(inner).all():
+        (k,) = (v for v in before.inputs if v is not x)
+        inner = inner[0] if (inner == inner[0]).all() else inner
+        rw.update(op, Mul(), [rw.add(op, Add(), [x, rw.const(inner, k.name)], y.name), k])
 
 
 def _weights(op: Op) -> Array:

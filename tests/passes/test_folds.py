@@ -212,4 +212,5 @@ def test_what_others_read_or_what_is_no_factor_is_not_folded() -> None:
     exchanged = b.add(Add(), [b.add(Mul(), [x, zero]), b.number(1.0)])
     outputs = [plain(b, v) for v in (read, bounded, rows)]
     padded = b.add(DepthwiseConv2D(pads=(1, 1, 1, 1)), [exchanged, b.weights(1, 3, 3, 6)])
-    b.done(*outputs, padded, b.add(Tanh(), [read])).settles("fold_ahead")
+    huge = b.add(FullyConnected(), [b.add(Mul(), [x, b.number(1e3)]), b.const(np.full((4, 6), 1e38, np.float32), "w")])
+    b.done(*outputs, padded, huge, b.add(Tanh(), [read])).settles("fold_ahead")
