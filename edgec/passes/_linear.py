@@ -6,6 +6,7 @@ import numpy as np
 
 from edgec.ir import Array, Op, Value
 from edgec.ir.rewrite import Rewriter
+from edgec.ops.conv import DepthwiseConv2D
 
 
 def is_linear(op: Op) -> bool:
@@ -31,6 +32,22 @@ def bias_of(op: Op) -> Array:
         assert bias is not None
         return bias.astype(np.float64)
     return np.zeros(op.output.type.shape[-1])
+
+
+def has_border(op: Op) -> bool:
+    """Whether it reads zeros around the image."""
+    return any(getattr(op.spec, "pads", ()))
+
+
+def columns(op: Op, each: Array) -> Array:
+    """What there is for each channel that a linear op reads, to broadcast with its weights."""
+    w = op.inputs[1].type
+    if isinstance(op.spec, DepthwiseConv2D):
+        return np.repeat(each, w.shape[3] // len(each))
+    if w.rank == 4:
+        of_groups = each.reshape(-1, w.shape[3])
+        return np.repeat(of_groups, w.shape[0] // len(of_groups), axis=0)[:, None, None]
+    return np.tile(each, w.shape[1] // len(each))  # a flattened image has its channels once for each pixel
 
 
 def scaled(rw: Rewriter, op: Op, scale: Array, offset: Array) -> list[Value]:

@@ -19,6 +19,7 @@ from edgec.ops.pad import Pad
 from edgec.ops.pool import AveragePool2D
 from edgec.ops.shape import Reshape
 from edgec.passes._channels import Channels, dense, flattened, follows, pointwise, without
+from edgec.passes._linear import has_border
 
 _NOTHING = 1e-12
 """A weight that is so much smaller than the largest of its layer adds nothing that float32 could hold."""
@@ -35,7 +36,7 @@ def run(graph: Graph) -> bool:
         x, w = op.inputs[0], _weights(op)
         k = known[x]
         read = np.any(w != 0, axis=tuple(range(w.ndim - 1)))
-        same = np.isfinite(k) & ((k == 0) | (not _has_border(op)))
+        same = np.isfinite(k) & ((k == 0) | (not has_border(op)))
         held.update(channels.groups(x)[read & ~same].tolist())
     dead = {int(i) for op in graph.ops for v in op.outputs if v in known for i in channels.groups(v)} - held
     return without(channels, dead, {v: np.nan_to_num(k) for v, k in known.items()})
@@ -79,7 +80,7 @@ def _of_op(op: Op, known: Mapping[Value, Array]) -> Array | None:
 def _of_product(op: Op, k: Array) -> Array:
     """The bias, where nothing but constants is added to it."""
     w = _weights(op)
-    if _has_border(op):
+    if has_border(op):
         k = np.where(k == 0, k, np.nan)
     unknown = ~np.isfinite(k)
     terms = w * np.where(unknown, 0.0, k)
@@ -111,10 +112,6 @@ def _weights(op: Op) -> Array:
     assert w is not None
     real = w.astype(np.float64)
     return np.where(np.abs(real) > _NOTHING * np.abs(real).max(initial=0.0), real, 0.0)
-
-
-def _has_border(op: Op) -> bool:
-    return any(getattr(op.spec, "pads", ()))
 
 
 def _has_dead(op: Op) -> bool:

@@ -11,7 +11,7 @@ from edgec.ir.rewrite import Rewriter, channel_vector
 from edgec.ops.binary import Add, Mul
 from edgec.ops.conv import Conv2D, DepthwiseConv2D
 from edgec.ops.matmul import FullyConnected
-from edgec.passes._linear import bias_of
+from edgec.passes._linear import bias_of, columns, has_border
 
 
 def run(graph: Graph) -> bool:
@@ -23,10 +23,11 @@ def run(graph: Graph) -> bool:
             continue
         if op.kind == "mul":
             _factor(rw, op, readers, *found)
-        elif all(_borderless(r) for r in readers):
-            _term(rw, op, readers, *found)
-        else:
+        elif any(has_border(r) for r in readers):
+            # no term was added to the zeros that it reads there
             _exchange(rw, op, *found)
+        else:
+            _term(rw, op, readers, *found)
     return rw.changed
 
 
@@ -43,19 +44,14 @@ def _reads(op: Op, reader: Op) -> bool:
     """Whether an op is a layer that nothing but weights multiplies the value in."""
     if not isinstance(reader.spec, (Conv2D, DepthwiseConv2D, FullyConnected)) or reader.inputs[0] is not op.output:
         return False
-    constants = reader.inputs[1:]
-    if any(v.const is None or v.type.dtype != "float32" for v in constants) or reader.output.type.dtype != "float32":
+    if any(v.const is None for v in reader.inputs[1:]) or reader.output.type.dtype != "float32":
         return False
-    return not isinstance(reader.spec, FullyConnected) or constants[0].type.shape[1] == op.output.type.shape[-1]
-
-
-def _borderless(reader: Op) -> bool:
-    """Whether it reads no zeros around the image, to which nothing was added."""
-    return not any(getattr(reader.spec, "pads", ()))
+    # rows of a fully connected layer may hold several pixels, or parts of one
+    return reader.inputs[1].type.rank == 4 or reader.inputs[1].type.shape[1] % op.output.type.shape[-1] == 0
 
 
 def _factor(rw: Rewriter, op: Op, readers: Sequence[Op], x: Value, factor: Array) -> None:
-    _replace(rw, op, x, {r: (1, _weights(r) * _columns(r, factor)) for r in readers})
+    _replace(rw, op, x, {r: (1, _weights(r) * columns(r, factor)) for r in readers})
 
 
 def _term(rw: Rewriter, op: Op, readers: Sequence[Op], x: Value, term: Array) -> None:
@@ -64,7 +60,7 @@ def _term(rw: Rewriter, op: Op, readers: Sequence[Op], x: Value, term: Array) ->
 
 def _product(reader: Op, term: Array) -> Array:
     """[C]: what is computed of a constant."""
-    every = _weights(reader) * _columns(reader, term)
+    every = _weights(reader) * columns(reader, term)
     total: Array = every.sum(tuple(i for i in range(every.ndim) if i != reader.spec.weight_axis))
     return total
 
@@ -100,14 +96,3 @@ def _weights(op: Op) -> Array:
     w = op.inputs[1].const
     assert w is not None
     return w.astype(np.float64)
-
-
-def _columns(op: Op, each: Array) -> Array:
-    """What is given for each channel that it reads, as its weights have them."""
-    w = op.inputs[1].type
-    if isinstance(op.spec, DepthwiseConv2D):
-        return np.repeat(each, w.shape[3] // len(each))
-    if isinstance(op.spec, Conv2D):
-        of_groups = each.reshape(-1, w.shape[3])
-        return np.repeat(of_groups, w.shape[0] // len(of_groups), axis=0)[:, None, None]
-    return each

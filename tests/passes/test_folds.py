@@ -179,7 +179,12 @@ def several(b: Chain, x: Value, bias: bool = True) -> Value:
     return b.add(DepthwiseConv2D(), [x, b.weights(1, 3, 3, 12), *([b.weights(12)] if bias else [])])
 
 
-AHEAD = pytest.mark.parametrize("reader", [plain, grouped, depthwise, several, dense])
+def flat(b: Chain, x: Value, bias: bool = True) -> Value:
+    """A fully connected layer whose rows are five pixels each."""
+    return b.add(FullyConnected(keep_dims=False), [x, b.weights(4, 30), *([b.weights(4)] if bias else [])])
+
+
+AHEAD = pytest.mark.parametrize("reader", [plain, grouped, depthwise, several, dense, flat])
 
 
 @AHEAD

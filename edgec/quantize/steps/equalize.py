@@ -9,10 +9,9 @@ from typing import ClassVar
 import numpy as np
 
 from edgec.ir import Array, Graph, Op, QuantRule, Value
-from edgec.ops.conv import DepthwiseConv2D
+from edgec.passes._linear import columns
 from edgec.quantize.factors import NONE, Factors, scale_groups
 from edgec.quantize.observers import vectors
-from edgec.quantize.products import Products
 from edgec.quantize.work import Ends, Work
 
 _LARGEST = 1024.0
@@ -118,14 +117,7 @@ def _divide(graph: Graph, op: Op, factor: Array) -> None:
     """The weights of each input channel."""
     if (factor == 1).all():
         return
-    p = Products(op)
-    w = _array(op.inputs[1])
-    if isinstance(op.spec, DepthwiseConv2D):
-        _replace(graph, op, 1, w / np.repeat(factor, w.shape[3] // len(factor)))
-        return
-    columns = np.tile(factor.reshape(p.groups, 1, -1), (1, p.depth * p.groups // len(factor), 1))
-    matrix = p.matrix(w) / columns.reshape(p.groups, 1, -1)
-    _replace(graph, op, 1, p.weights(matrix))
+    _replace(graph, op, 1, _array(op.inputs[1]) / columns(op, factor))
 
 
 def _replace(graph: Graph, op: Op, i: int, array: Array) -> None:
