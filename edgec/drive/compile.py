@@ -266,8 +266,10 @@ def _verify(
             what = f"the model cannot be verified: {checked.not_finite}, and what becomes of that differs"
             hint = "give --validate samples of what the model is for: numpy's noise may be none, as for a logarithm"
             raise InputError(what, at=lowered.graph.name, hint=hint)
-        if lowered.quantized:
-            hint = "give --calibrate more pictures like those of its use, or accept less with --min-cosine"
+        if lowered.floats is not None and all(c.ok for c in checked.segments):
+            more = "--calibrate more pictures like those of its use"
+            one = len(lowered.floats.found.recipe.candidates) == 1
+            hint = f"give {'--quantize best' if one else more}, or accept less with --min-cosine"
         raise EdgecError(f"verification failed: {'; '.join(checked.failures)}", at=lowered.graph.name, hint=hint)
     return checked
 

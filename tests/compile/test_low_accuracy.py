@@ -80,10 +80,15 @@ def test_a_good_model_has_no_warning(tmp_path: Path, data: Path) -> None:
     assert "as C it runs as interp does, bit for bit (2 samples)" in done.summary()
 
 
-def test_below_min_cosine_there_is_no_bundle(tmp_path: Path, data: Path) -> None:
+@pytest.mark.parametrize(("recipe", "action"), [("fast", "--quantize best"), ("best", "--calibrate more pictures")])
+def test_below_min_cosine_there_is_no_bundle(tmp_path: Path, data: Path, recipe: str, action: str) -> None:
     with pytest.raises(EdgecError, match="needed") as e:
-        edgec.compile(planted(tmp_path / "m.onnx", 3000), "pi4", tmp_path / "m.edgec", calibrate=data, quantize="fast")
+        edgec.compile(
+            planted(tmp_path / "m.onnx", 3000), "pi4", tmp_path / "m.edgec",
+            calibrate=data, quantize=recipe, min_cosine=1,
+        )  # fmt: skip
     assert e.value.exit_code == 1
+    assert action in (e.value.hint or "")
     assert not (tmp_path / "m.edgec").exists()
 
 
