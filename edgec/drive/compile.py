@@ -267,9 +267,9 @@ def _verify(
             hint = "give --validate samples of what the model is for: numpy's noise may be none, as for a logarithm"
             raise InputError(what, at=lowered.graph.name, hint=hint)
         if lowered.floats is not None and all(c.ok for c in checked.segments):
-            more = "--calibrate more pictures like those of its use"
-            one = len(lowered.floats.found.recipe.candidates) == 1
-            hint = f"give {'--quantize best' if one else more}, or accept less with --min-cosine"
+            chose = lowered.floats.found.recipe.chooses
+            more = "--calibrate more pictures like those of its use" if chose else "--quantize best"
+            hint = f"give {more}, or accept less with --min-cosine"
         raise EdgecError(f"verification failed: {'; '.join(checked.failures)}", at=lowered.graph.name, hint=hint)
     return checked
 

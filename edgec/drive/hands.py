@@ -31,7 +31,7 @@ def hands(recipe: Recipe, graph: Graph, workers: str | None, executor: Executor 
     store = Store(cache_dir("quantize"), CACHED_BYTES)
     asked, threads = Workers.of(workers), _threads(graph)
     with contextlib.ExitStack() as stack:
-        if len(recipe.candidates) == 1:
+        if not recipe.chooses:
             executor = None
         elif executor is None and (asked.address or (asked.threads or threads) > 1):
             executor = stack.enter_context(asked.executor(threads, TIMEOUT_S))

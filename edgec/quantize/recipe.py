@@ -63,6 +63,11 @@ class Recipe:
     worth_db: float = 1.0
     enough_db: float = 30.0
 
+    @property
+    def chooses(self) -> bool:
+        """Whether there is more than one candidate."""
+        return len(self.candidates) > 1
+
     def to_json(self) -> dict[str, Any]:
         """As a file has it: `Recipe.of` reads it back."""
         return {

@@ -126,7 +126,7 @@ def search(
     spends = price if recipe.slowdown and not limits else None
     survey = line.after(first.rewrites).survey()
     suited = survey.suited([label(samples, i) for i in range(len(samples))])
-    if (len(recipe.candidates) > 1 or spends is not None) and len(samples) >= LEAST:
+    if (recipe.chooses or spends is not None) and len(samples) >= LEAST:
         key = fingerprint(graph, samples) if hands.memory is not None else token_hex()
         with going_on(Setting(key, graph, samples, runners, first, recipe.seed, passes, say)) as setting:
             judges = _Judges(hands, recipe, setting)

@@ -20,6 +20,7 @@ from edgec.report.pruning import taken_out
 from edgec.report.tables import table
 from edgec.report.terms import legend
 
+_PHOTOS = "calibrate with photos like those of its use, prepared as in training (see --preprocess)"
 FEW = 8
 """Samples: calibration with fewer is warned of."""
 
@@ -59,6 +60,9 @@ def summary(made: Made) -> str:
     lines += made.edgetpu_compiler
     lines += _checks(made.verification)
     lines += _accuracy(made.verification)
+    if made.verification.low():
+        chose = made.quantized is None or made.quantized.recipe.chooses
+        lines.append(f"  hint: {_PHOTOS if chose else 'compile with --quantize best, which tries what loses less'}")
     if made.pruned is not None:
         lines += taken_out(made.pruned, made.pruned_ms)
     if made.quantized is not None:
@@ -135,8 +139,6 @@ def _accuracy(checked: Verification) -> Iterator[str]:
         yield from _layer(checked.worst)
     for name, misses in low.items():
         yield f"warning: low accuracy: output {name}: {'; '.join(misses)}"
-    if low:
-        yield "  hint: calibrate with photos like those of its use, prepared as in training (see --preprocess)"
 
 
 def _tried(found: Found) -> Iterator[str]:

@@ -60,6 +60,7 @@ def test_low_accuracy_is_a_warning_with_the_op_that_lost_it(tmp_path: Path, data
     assert "accuracy against the float model, on 3 samples of data.npz, held back from calibration:" in done.out
     assert "warning: low accuracy: output y: SQNR " in done.out
     assert "below 15; cosine 0." in done.out
+    assert "hint: compile with --quantize best" in done.out
     assert "verified output" not in done.out
     assert max(map(len, done.out.splitlines())) <= 120
     with Bundle.open(tmp_path / "m.edgec") as bundle:
