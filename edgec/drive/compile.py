@@ -266,11 +266,10 @@ def _verify(
             what = f"the model cannot be verified: {checked.not_finite}, and what becomes of that differs"
             hint = "give --validate samples of what the model is for: numpy's noise may be none, as for a logarithm"
             raise InputError(what, at=lowered.graph.name, hint=hint)
-        if lowered.floats is not None and all(c.ok for c in checked.segments):
-            chose = lowered.floats.found.recipe.chooses
-            more = "--calibrate more pictures like those of its use" if chose else "--quantize best"
-            hint = f"give {more}, or accept less with --min-cosine"
-        raise EdgecError(f"verification failed: {'; '.join(checked.failures)}", at=lowered.graph.name, hint=hint)
+        if lowered.floats is not None and not checked.failures:
+            hint = f"give {lowered.floats.found.remedy}, or accept less with --min-cosine"
+        what = "; ".join((*checked.failures, *checked.unlike))
+        raise EdgecError(f"verification failed: {what}", at=lowered.graph.name, hint=hint)
     return checked
 
 

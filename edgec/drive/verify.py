@@ -83,7 +83,7 @@ def verify_bundle(
     calibrated = lowered.floats.samples if lowered.floats is not None else 0
     return Verification(
         used, exact, lowered.samples_source, calibrated, lowered.seen, reference.how, merged, whole,
-        lowered.floats is not None, worst, not_run, (*failures, *unlike), not_finite,
+        lowered.floats is not None, worst, not_run, tuple(failures), tuple(unlike), not_finite,
     )  # fmt: skip
 
 

@@ -40,8 +40,9 @@ def _put(rw: Rewriter, op: Op, spec: OpDef, x: Value, factor: float) -> None:
 def _goes_on(rw: Rewriter, op: Op) -> bool:
     """Whether the next op multiplies by a number too: then that one is the product."""
     user = rw.sole_user(op.output)
-    product = user is not None and user.kind == "mul" and getattr(user.spec, "act", "none") == "none"
-    return user is not None and product and any(scalar(v) is not None for v in user.inputs)
+    if user is None or user.kind != "mul" or getattr(user.spec, "act", "none") != "none":
+        return False
+    return any(scalar(v) is not None for v in user.inputs)
 
 
 def _product(rw: Rewriter, op: Op) -> tuple[list[Value], float]:

@@ -87,6 +87,13 @@ class Found:
     prices: tuple[Price, Price] | None = None
     parts: Mapping[str, Parts] = field(default_factory=dict)
 
+    @property
+    def remedy(self) -> str:
+        """What a compile may be given where int8 loses too much."""
+        if self.recipe.chooses:
+            return "--calibrate more photos like those of its use, prepared as in training (--preprocess)"
+        return "--quantize best"
+
     def to_json(self) -> dict[str, Any]:
         """For the bundle: the recipe as it was given, the candidate that was kept, and what was tried."""
         return {

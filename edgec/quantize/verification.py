@@ -45,8 +45,9 @@ class Verification:
     source: where they are from, for people; calibrated: how many samples the scales are from, seen: whether these are
     among them. whole: each output against the model before quantization, which ran as `reference` ("C", "interp").
     worst: the op that loses most; None where edgec did not quantize. not_run: the code that was not tried, and why;
-    "" where all was. failures: why there is no bundle. not_finite: the first of the model's own values that is none,
-    on a sample whose outputs are not finite; "" where all are.
+    "" where all was. failures: of the code, unlike: outputs too far from the model's own; with any there is no bundle.
+    not_finite: the first of the model's own values that is none, on a sample whose outputs are not finite; "" where all
+    are.
     """
 
     samples: int
@@ -61,12 +62,13 @@ class Verification:
     worst: LayerNoise | None
     not_run: str = ""
     failures: tuple[str, ...] = ()
+    unlike: tuple[str, ...] = ()
     not_finite: str = ""
 
     @property
     def ok(self) -> bool:
         """Whether the bundle may be written."""
-        return not self.failures
+        return not self.failures and not self.unlike
 
     def low(self) -> dict[str, list[str]]:
         """The outputs of a model that edgec quantized whose accuracy is below the marks, and by which figures."""

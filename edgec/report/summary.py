@@ -20,7 +20,6 @@ from edgec.report.pruning import taken_out
 from edgec.report.tables import table
 from edgec.report.terms import legend
 
-_PHOTOS = "calibrate with photos like those of its use, prepared as in training (see --preprocess)"
 FEW = 8
 """Samples: calibration with fewer is warned of."""
 
@@ -60,9 +59,8 @@ def summary(made: Made) -> str:
     lines += made.edgetpu_compiler
     lines += _checks(made.verification)
     lines += _accuracy(made.verification)
-    if made.verification.low():
-        chose = made.quantized is None or made.quantized.recipe.chooses
-        lines.append(f"  hint: {_PHOTOS if chose else 'compile with --quantize best, which tries what loses less'}")
+    if made.quantized is not None and made.verification.low():
+        lines.append(f"  hint: give {made.quantized.remedy}")
     if made.pruned is not None:
         lines += taken_out(made.pruned, made.pruned_ms)
     if made.quantized is not None:

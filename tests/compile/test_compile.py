@@ -96,16 +96,20 @@ def test_the_image_network_crosses_between_edge_tpu_and_cpu(tmp_path: Path) -> N
         np.testing.assert_allclose(results[0], other, atol=1.5 / 255)
 
 
-def test_a_wrong_kernel_leaves_no_bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("calibrate", "right", "wrong"), [(None, "0.0f", "0.5f"), (CALIBRATION, "-128", "-100")])
+def test_a_wrong_kernel_leaves_no_bundle(
+    calibrate: Path | None, right: str, wrong: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken(graph: Graph, name: str, core: Core, weights: WeightsFile, *, rules: Rules) -> CSource:
         source = segment_source(graph, name, core, weights, rules=rules)
-        assert ".sh = 1" in source.text
-        return replace(source, text=source.text.replace(".low = 0.0f", ".low = 0.5f", 1))
+        assert f".low = {right}" in source.text
+        return replace(source, text=source.text.replace(f".low = {right}", f".low = {wrong}"))
 
     monkeypatch.setattr(sources, "segment_source", broken)
     with pytest.raises(EdgecError, match="verification failed: seg0 as C") as e:
-        edgec.compile(DIGITS, "host", tmp_path / "d.edgec")
+        edgec.compile(DIGITS, "host", tmp_path / "d.edgec", calibrate=calibrate, quantize="fast")
     assert e.value.exit_code == 1
+    assert e.value.hint == "report it with the model"
     assert list(tmp_path.iterdir()) == []
 
 
