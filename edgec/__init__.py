@@ -186,7 +186,7 @@ def run(
         threads: of the CPU; at most what the bundle was compiled for.
         timeout: seconds for which nothing may move on the way to it.
     """
-    from edgec_devices import device_for
+    from edgec_devices.device import device_for
     from edgec_runtime import Bundle
 
     with Bundle.open(bundle) as opened:

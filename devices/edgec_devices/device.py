@@ -8,12 +8,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
-from edgec_runtime import Bundle, InputError
-from edgec_runtime.errors import did_you_mean
-from edgec_runtime.inputs import Array
+from edgec_runtime.errors import InputError, did_you_mean
 
-from edgec_devices.measurement import Measurement, Plan
+if TYPE_CHECKING:
+    from edgec_runtime import Bundle
+    from edgec_runtime.inputs import Array
+
+    from edgec_devices.measurement import Measurement, Plan
 
 LINKS = Path(__file__).parent / "links"
 Progress = Callable[[str], None]

@@ -8,8 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from edgec_devices import device_for
-from edgec_devices.device import Progress
+from edgec_devices.device import Progress, device_for
 from edgec_devices.measurement import Plan
 from edgec_runtime import Bundle
 

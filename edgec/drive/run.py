@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from edgec_devices import device_for
-from edgec_devices.device import TIMEOUT_S
+from edgec_devices.device import TIMEOUT_S, device_for
 from edgec_runtime import Bundle, Manifest, TensorInfo, read_photo
 from edgec_runtime.arrays import read_arrays, write_npz
 from edgec_runtime.camera import CameraFrame

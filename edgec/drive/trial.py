@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from edgec_devices import device_for
 from edgec_devices.boards import ArchTarget
-from edgec_devices.device import Device
+from edgec_devices.device import Device, device_for
 from edgec_devices.measurement import Plan
 from edgec_devices.temporary import temporary_folder
 from edgec_runtime import Bundle, Contents, SegmentInfo, TensorInfo, write_bundle

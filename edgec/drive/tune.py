@@ -10,10 +10,9 @@ from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from edgec_devices import device_for
 from edgec_devices.boards import ArchTarget, Board
 from edgec_devices.decoding import from_json
-from edgec_devices.device import TIMEOUT_S
+from edgec_devices.device import TIMEOUT_S, device_for
 from edgec_runtime import Bundle
 
 from edgec.benching.build import read_graph

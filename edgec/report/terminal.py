@@ -6,13 +6,15 @@ import sys
 import time
 from collections.abc import Sequence
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 import click
 from edgec_runtime.printable import printable
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from edgec.steps import COMPILE_C, Step, counted
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
 
 _WORTH_A_LINE = 1.0
 """Seconds: what is done sooner is not worth a line in a log."""
@@ -81,7 +83,7 @@ class _Bar:
 
     def __init__(self) -> None:
         self._live: Progress | None = None
-        self._task = TaskID(0)
+        self._task: TaskID | None = None
         self._name, self._pace = "", _Pace(0)
 
     def show(self, name: str, at: int, of: int) -> None:
@@ -90,12 +92,10 @@ class _Bar:
             self._stop()
             return
         if self._live is None:
-            name_of, of_all = (TextColumn(f"{{task.{x}}}", markup=False) for x in ("description", "fields[of]"))
-            form = name_of, BarColumn(30), of_all, TimeElapsedColumn()
-            self._live = Progress(*form, console=Console(stderr=True), transient=True)
+            self._live = _progress_bar()
             self._live.start()
-        if name != self._name:
-            if self._name:
+        if name != self._name or self._task is None:
+            if self._task is not None:
                 self._live.remove_task(self._task)
             self._task = self._live.add_task(name, total=None, of="")
             self._name, self._pace = name, _Pace(at)
@@ -105,7 +105,20 @@ class _Bar:
     def _stop(self) -> None:
         if self._live is not None:
             self._live.stop()
-        self._live, self._name = None, ""
+        self._live = None
+        self._task = None
+        self._name = ""
+
+
+def _progress_bar() -> Progress:
+    """Make a bar on standard error. rich is imported here: a verb that shows no bar does not wait for it."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    name_column = TextColumn("{task.description}", markup=False)
+    count_column = TextColumn("{task.fields[of]}", markup=False)
+    columns = (name_column, BarColumn(30), count_column, TimeElapsedColumn())
+    return Progress(*columns, console=Console(stderr=True), transient=True)
 
 
 def progress(quiet: bool = False, lines: bool = True) -> Watch:

@@ -24,6 +24,7 @@ import numpy as np
 from edgec.ir import Op
 from edgec_partitioner.cost import PARAMETER_CACHE
 from edgec_partitioner.regions import CALL_MS
+from edgec_partitioner.silence import descriptors_silenced
 from edgec_partitioner.stage_problem import Edge, Node, Problem
 
 GAP = 1e-6
@@ -293,12 +294,23 @@ def _start(p: Problem, late: Mapping[Node, list[int]], stage: Mapping[Op, int]) 
     return list(found.items())
 
 
+def _silent_solver() -> highspy.Highs:
+    """Make a solver that has not printed and will not print.
+
+    HiGHS 1.16 prints its version and licence to the process's standard output while the object is made, before any
+    option can switch its output off.
+    """
+    with descriptors_silenced():
+        solver = highspy.Highs()
+    solver.silent()
+    return solver
+
+
 def _solve(rows: _Rows, start: list[tuple[int, float]] | None, nodes: int) -> tuple[list[float] | None, float]:
     """The best values found and the proven bound. One thread and a fixed seed, so that it can be repeated."""
     if not rows.cost:
         return [], rows.offset
-    h = highspy.Highs()
-    h.silent()
+    h = _silent_solver()
     for name, value in (("threads", 1), ("random_seed", 0), ("mip_rel_gap", GAP), ("mip_max_nodes", nodes)):
         h.setOptionValue(name, value)
     h.passModel(rows.model())

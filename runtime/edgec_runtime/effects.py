@@ -8,18 +8,20 @@ C (csrc/ek_matte.h, ek_frame.h) the same is computed within a level.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple, Type
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple, Type
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .errors import InputError, did_you_mean
-from .native import Painting
 from .photo import read_photo
 from .resample import resize, sample, whole
 from .tasks.base import Result
 from .tasks.image import Picture
 from .tasks.segmentation import Segments
+
+if TYPE_CHECKING:
+    from .native import Painting
 
 Array = NDArray[Any]
 

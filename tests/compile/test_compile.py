@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from edgec_devices import device_for
+from edgec_devices.device import device_for
 from edgec_runtime import Bundle, Session
 
 import edgec

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from edgec_devices import device_for
 from edgec_devices.boards import Board
+from edgec_devices.device import device_for
 from edgec_runtime import Bundle, write_bundle
 
 import edgec

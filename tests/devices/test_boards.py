@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib
 
 import pytest
-from edgec_devices import Board, Target, boards, device_for
+from edgec_devices.boards import Board, Target, boards
+from edgec_devices.device import device_for
 from edgec_runtime import InputError
 from edgec_runtime.session import machine_target
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from edgec_devices import Device, device_for, plugin
+from edgec_devices import plugin
+from edgec_devices.device import Device, device_for
 from edgec_devices.links import emulated
 from edgec_devices.measurement import Plan
 from edgec_devices.pipeline import Counts

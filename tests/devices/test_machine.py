@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from edgec_devices import device_for
+from edgec_devices.device import device_for
 from edgec_devices.flash import flash, rollback, status
 from edgec_devices.machine import PASSWORD, USER, Machine, boot
 from edgec_devices.signing import new_key, sign, trust

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from edgec_devices import Board, boards
+from edgec_devices.boards import Board, boards
 from edgec_devices.estimating import estimated
 from edgec_devices.pipeline import Block, Bucket, Core, Counts, Estimate, estimate, plugin_option
 from edgec_devices.pipeline.decode import block, decode

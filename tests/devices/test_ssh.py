@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from edgec_devices import device_for
+from edgec_devices.device import device_for
 from edgec_devices.flash import flash, rollback, status
 from edgec_devices.links.ssh import SshStream
 from edgec_devices.listing import listing, resolve

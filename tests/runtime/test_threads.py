@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from edgec_devices import device_for
+from edgec_devices.device import device_for
 from edgec_runtime import Bundle, DeviceError, InputError, Session, noise_inputs
 from edgec_runtime.device_end.bundles import machine_target
 from edgec_runtime.threads import aligned

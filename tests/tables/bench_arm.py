@@ -30,7 +30,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from edgec_devices import Board
+from edgec_devices.boards import Board
 from edgec_devices.pipeline import Counts, estimate, plugin_option
 from edgec_devices.plugin import block_count_plugin
 from edgec_runtime.cache import cache_dir

@@ -24,7 +24,7 @@ from pathlib import Path
 from time import monotonic
 
 import numpy as np
-from edgec_devices import device_for
+from edgec_devices.device import device_for
 from edgec_devices.measurement import Plan
 from edgec_runtime import Bundle, Summary
 

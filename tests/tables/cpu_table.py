@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from edgec_devices import Board
+from edgec_devices.boards import Board
 
 from edgec.drive.lower import Options, lower
 from edgec.ir import Graph

@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from edgec_devices import Board
+from edgec_devices.boards import Board
 from edgec_devices.pipeline import Counts, Estimate, estimate, plugin_option
 from edgec_devices.plugin import block_count_plugin
 

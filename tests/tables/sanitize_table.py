@@ -24,7 +24,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from edgec_devices import Board
+from edgec_devices.boards import Board
 
 from edgec.emit.c import CSRC
 from edgec.emit.sources import TargetSources, target_sources

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from edgec_devices import Board
+from edgec_devices.boards import Board
 from edgec_partitioner.regions import Region
 from edgec_partitioner.segments import Segment, segment
 

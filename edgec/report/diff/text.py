@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from edgec.comparing.result import Diff, Layer
-from edgec.comparing.tasks import FIGURES
 from edgec.report.tables import table
 from edgec.report.terms import legend
 from edgec.report.wording import plain, shortened
+
+if TYPE_CHECKING:
+    from edgec.comparing.result import Diff, Layer
 
 ORDERS = ("worst", "graph")
 MOST = 15
@@ -71,6 +73,8 @@ def output_rows(found: Diff) -> Iterator[tuple[str, ...]]:
 
 def task(found: Diff) -> Iterator[str]:
     """What the difference does to what the network is for."""
+    from edgec.comparing.tasks import FIGURES  # with it comes all of edgec.ops, which only a comparison needs
+
     for name, figure in found.task.items():
         yield f"{found.kind}: {name} {figure:.4g} ({FIGURES[name]})"
 
