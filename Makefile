@@ -23,6 +23,7 @@ $(STAMP): pyproject.toml requirements.lock
 	$(if $(LOCKED),$(BIN)/python -m pip install --quiet --require-hashes --no-deps -r requirements.lock)
 	$(BIN)/python -m pip install --quiet -e '.[dev,docs]'
 	@tools/tflite-runtime-env.sh $(PYTHON)
+	$(BIN)/python -m edgec.toolchain.libraries
 	@touch $(STAMP)
 
 demo: setup

@@ -63,7 +63,7 @@ def compile(
     output: str | Path | None = None,
     *,
     calibrate: str | Path | None = None,
-    quantize: str | Path = "best",
+    quantize: str | Path | None = None,
     validate: str | Path | None = None,
     allow_float: bool = False,
     prune: str | None = None,
@@ -85,6 +85,7 @@ def compile(
     task: str | None = None,
     anchors: str | Path | None = None,
     threads: int = 1,
+    also: Sequence[str] = (),
     tuned: str | Path | None = None,
     cc: str | None = None,
     dump: Sequence[str] = (),
@@ -99,7 +100,7 @@ def compile(
     Args:
         model: a .onnx, .tflite or .pt2 file; or a torch.nn.Module, with `example_inputs` of the shapes that it gets.
         target: "host", "pi4", "pi4+coral", …. output: the bundle.
-        calibrate: a folder of photos or an .npz; quantizes to int8. quantize: how: "best", "fast" or a .toml file.
+        calibrate: a folder of photos or an .npz; quantizes to int8. quantize: how: "best" (default), "fast" or a .toml.
         prune, float_ops, max_drop, min_sqnr, max_ms, min_tpu_share, max_slowdown: see docs/quantization.md.
         validate: others to verify with. allow_float: a float model without `calibrate` may miss the target's Edge TPU.
         preprocess: how photos become inputs (docs/preprocessing.md). input_shapes: freezes dynamic inputs, by name.
@@ -108,6 +109,7 @@ def compile(
         min_cosine: how like the float model int8 must be. disable: passes or rewrites to leave out.
         edgetpu: what it gets of what it can run: "auto" (what is faster) or "all"; optimistic: and of what it may have.
         labels: a text file, one a line. threads: of its C, 1 to 4. tuned: schedules that `tune` found, or "none".
+        also: "armv7" (for a 32-bit system) or "host": code that the bundle has beside the board's.
         cc: a C compiler of this machine instead of zig. dump: "after=PASS" writes the graph beside the bundle.
         workers, executor: who tries the ways of `quantize`: threads (default: what cores and memory allow), "dask://…".
         edgetpu_compiler: a path, "ssh://host", "folder:DIR", "none". progress: called with each step's name.
@@ -138,7 +140,7 @@ def explain(
     target: str = "host",
     *,
     calibrate: str | Path | None = None,
-    quantize: str | Path = "best",
+    quantize: str | Path | None = None,
     allow_float: bool = False,
     prune: str | None = None,
     float_ops: Sequence[str] = (),
@@ -161,6 +163,7 @@ def explain(
     Args:
         model: a .onnx, .tflite or .pt2 file.
         target: this and all others as in `compile`.
+        quantize: "fast" (default), which takes seconds, or "best", the default of `compile`, which takes minutes.
     """
     from edgec.drive.explain import explain_model
 
@@ -464,7 +467,7 @@ def _options(given: Mapping[str, Any]) -> Options:
 
     found = {f.name: given[f.name] for f in fields(Options) if f.name in given}
     found |= {name: _path(found[name]) for name in ("calibrate", "validate") if name in found}
-    found |= {name: tuple(found[name]) for name in ("disable", "float_ops")}
+    found |= {name: tuple(found[name]) for name in ("disable", "float_ops", "also") if name in found}
     found |= {name: str(found[name]) for name in ("quantize", "tuned", "workers") if found.get(name) is not None}
     return Options(**found | _about_inputs(found["input_shapes"], found["fix"], found["state"]))
 

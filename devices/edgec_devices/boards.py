@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from edgec_runtime.errors import InputError, did_you_mean
 from edgec_runtime.session import machine_target
 
 PROFILES = Path(__file__).parent / "profiles"
+HOST = "host"
+"""The board that is the machine on which edgec runs."""
 CORAL_LINKS = ("usb2", "usb3", "pcie")
 
 
@@ -46,6 +49,7 @@ class Cache:
 class Board:
     """Facts about a board, as published or read on it.
 
+    targets: the code that a bundle for the board has. optional: the code that it has only where it is asked for.
     coral: how an Edge TPU is attached, "usb2", "usb3" or "pcie".  core: the pipeline model of its 64-bit code, a file
     of pipeline/cores, or "" if there is none.  caches: nearest first.  ipc: instructions per cycle of our generated C,
     for what has no pipeline model.
@@ -59,6 +63,7 @@ class Board:
     ipc: float
     core: str = ""
     caches: tuple[Cache, ...] = ()
+    optional: tuple[ArchTarget, ...] = ()
 
     @staticmethod
     def load(name: str) -> Board:
@@ -69,7 +74,7 @@ class Board:
         with (PROFILES / f"{name}.toml").open("rb") as f:
             facts = tomllib.load(f)
         targets = tuple(_target(t) for t in facts.pop("targets"))
-        if name == "host":
+        if name == HOST:
             targets = tuple(t for t in targets if t.name == machine_target())
             if not targets:
                 raise InputError(
@@ -77,19 +82,42 @@ class Board:
                     hint="compile for a board, for example --target pi4",
                 )
         caches = tuple(Cache(**c) for c in facts.pop("caches", ()))
-        board = Board(name=name, targets=targets, caches=caches, **facts)
+        optional = tuple(_target(t) for t in facts.pop("optional", ()))
+        board = Board(name=name, targets=targets, caches=caches, optional=optional, **facts)
         assert board.coral in CORAL_LINKS, f"{name}.toml: {board.coral}"
         return board
 
     def target(self, name: str | None = None) -> ArchTarget:
         """The target of this name, or the board's first and best."""
-        for t in self.targets:
+        known = (*self.targets, *self.optional)
+        for t in known:
             if name in (None, t.name):
                 return t
-        names = [t.name for t in self.targets]
+        names = [t.name for t in known]
         raise InputError(
             f'{self.name} does not run "{name}"{did_you_mean(str(name), names)}', hint=f"use {', '.join(names)}"
         )
+
+    def with_optional(self, names: Sequence[str]) -> Board:
+        """The board whose bundles also have this code: "armv7", or "host" for this machine's.
+
+        Raises InputError for code that the board cannot run.
+        """
+        targets = list(self.targets)
+        for name in names:
+            added = self._also(name)
+            if added.name not in {t.name for t in targets}:
+                targets.append(added)
+        return replace(self, targets=tuple(targets))
+
+    def _also(self, name: str) -> ArchTarget:
+        if name == HOST:
+            return Board.load(HOST).targets[0]
+        known = {t.name.removeprefix("linux-"): t for t in self.optional}
+        if name not in known:
+            what = f"a bundle for {self.name} cannot have code for {name}{did_you_mean(name, [*known, HOST])}"
+            raise InputError(what, "--also", f"give {' or '.join([*known, HOST])}, or leave it out")
+        return known[name]
 
 
 @dataclass(frozen=True)
@@ -105,15 +133,15 @@ class Target:
         return self.board.name + ("+coral" if self.coral else "")
 
     @staticmethod
-    def parse(text: str) -> Target:
-        """ "pi4" or "pi4+coral".  Raises InputError for anything else."""
+    def parse(text: str, also: Sequence[str] = ()) -> Target:
+        """ "pi4" or "pi4+coral", and what `Board.with_optional` adds.  Raises InputError for anything else."""
         board, plus, extra = text.strip().partition("+")
         if plus and extra != "coral":
             raise InputError(
                 f'"{text}" is no target: "+{extra}" is not known{did_you_mean(extra, ["coral"])}',
                 hint=f"use {board} or {board}+coral",
             )
-        return Target(Board.load(board), bool(plus))
+        return Target(Board.load(board).with_optional(also), bool(plus))
 
 
 def boards() -> tuple[str, ...]:

@@ -149,7 +149,8 @@ def _content(bundle: Bundle, arch: str | None, app: str | None, version: str | N
 
 
 def _architecture(bundle: Bundle, arch: str | None) -> str:
-    there = [a for a, target in ARCHITECTURES.items() if target in bundle.manifest.programs]
+    inside = {t for t, path in bundle.manifest.programs.items() if path in bundle.names}
+    there = [a for a, target in ARCHITECTURES.items() if target in inside]
     if arch is None and len(there) == 1:
         return there[0]
     if arch is None and there:

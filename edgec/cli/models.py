@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from edgec_runtime.preprocess import COLORS, FILTERS, PRESETS, RESIZES
@@ -16,6 +16,7 @@ from edgec_runtime.tasks import TASKS
 import edgec
 from edgec.cli.echo import echo
 from edgec.cli.reach import TIMEOUT, on_one, resolved, workers_option
+from edgec.cli.sections import SectionedCommand, option
 from edgec.errors import InputError
 from edgec.report.terminal import progress, where_the_time_went
 
@@ -31,22 +32,36 @@ _PREPROCESS_HELP = (
 )
 _QUANTIZE_HELP = (
     "how --calibrate makes it int8: best (of several ways; minutes, and goes on where it was interrupted), fast (min "
-    "and max alone), or a .toml file; a quantized model is taken as it is"
+    "and max alone; seconds), or a .toml file; a quantized model is taken as it is"
 )
 _TASK_HELP = (
     f"what its outputs mean: {', '.join(TASKS)}; a family such as yolox; or a .json or .toml file (docs/tasks.md; "
     "default: MODEL.edgec-task.json, if it is there)"
 )
+_TARGET = "Where it runs"
+_INT8 = "int8"
+_INPUTS = "What its inputs are"
+_OUTPUTS = "What its outputs mean"
+_REPORT = "The report"
+_OTHER = "Other"
+"""Titles of the sections of --help."""
+_F = TypeVar("_F", bound=Callable[..., Any])
 _QUIET = click.option("-q", "--quiet", is_flag=True, help="print nothing but errors")
 
 
 def input_options() -> list[Callable[..., Any]]:
     """Those about the model's inputs."""
     return [
-        click.option("--preprocess", metavar="SPEC", help=_PREPROCESS_HELP),
-        click.option("--input-shape", multiple=True, metavar="NAME=1x3x224x224", help="freeze a dynamic input"),
-        click.option("--fix", multiple=True, metavar="NAME=16000", help="an input that is a constant"),
-        click.option(
+        option("--preprocess", section=_INPUTS, metavar="SPEC", help=_PREPROCESS_HELP),
+        option(
+            "--input-shape",
+            section=_INPUTS,
+            multiple=True,
+            metavar="NAME=1x3x224x224",
+            help="freeze a dynamic input",
+        ),
+        option("--fix", multiple=True, metavar="NAME=16000", help="an input that is a constant"),
+        option(
             "--state",
             multiple=True,
             metavar="INPUT=OUTPUT",
@@ -58,95 +73,117 @@ def input_options() -> list[Callable[..., Any]]:
 def _precision_options() -> list[Callable[..., Any]]:
     """Those about what stays float32."""
     return [
-        click.option(
-            "--float-ops",
-            metavar="NAME,NAME,…",
-            help="operations that stay float32, as explain calls them, or their nodes; * and ? for any characters",
-        ),
-        click.option(
+        option(
             "--max-drop",
+            section=_INT8,
             metavar="PERCENT",
             help="leave operations in float32 until int8 changes the top class of at most so many samples (1%); of "
             "outputs that are no classes, until the noise has at most this part of their power",
         ),
-        click.option("--min-sqnr", type=float, metavar="DB", help="the same, until every output has this SQNR: 20"),
-        click.option(
+        option(
+            "--float-ops",
+            metavar="NAME,NAME,…",
+            help="operations that stay float32, as explain calls them, or their nodes; * and ? for any characters",
+        ),
+        option("--min-sqnr", type=float, metavar="DB", help="as --max-drop, until every output has this SQNR: 20"),
+        option(
             "--max-ms",
             type=float,
             metavar="MS",
             help="what may be spent on it: no inference estimated to be slower",
         ),
-        click.option("--min-tpu-share", metavar="PERCENT", help="and this part of the MACs stays on the Edge TPU: 90%"),
-        click.option(
+        option("--min-tpu-share", metavar="PERCENT", help="and this part of the MACs stays on the Edge TPU: 90%"),
+        option(
             "--max-slowdown",
             metavar="PERCENT",
-            help="where none of these four is given: operations stay float32 as long as the model is estimated to be "
-            "slower by no more than this, if that buys 1 dB (best: 10%; 0% for int8 alone)",
+            help="where none of --max-drop, --min-sqnr, --max-ms and --min-tpu-share is given: operations stay float32 "
+            "as long as the model is estimated to be slower by no more than this, if that buys 1 dB (best: 10%; 0% for "
+            "int8 alone)",
         ),
     ]
 
 
-def _lowering_options(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that `compile` and `explain` share."""
-    for option in reversed(
-        [
-            click.option("--target", default="host", show_default=True, help="host, pi4, pi4+coral, …"),
-            click.option(
-                "--calibrate", type=click.Path(path_type=Path), help="folder of photos or .npz: quantize to int8"
-            ),
-            click.option(
-                "--quantize",
-                default="best",
-                show_default=True,
-                metavar="RECIPE",
-                help=_QUANTIZE_HELP,
-            ),
-            click.option(
-                "--prune",
-                metavar="PERCENT",
-                help="take out channels that add little, where that is faster, as long as the float model's outputs "
-                "change by no more than this: as --max-drop",
-            ),
-            *_precision_options(),
-            *input_options(),
-            click.option("--min-cosine", default=0.9, show_default=True, help="how like the float model int8 must be"),
-            click.option("--disable-pass", multiple=True, metavar="NAME", help="switch a pass or a rewrite off"),
-            click.option(
-                "--edgetpu",
-                default="auto",
-                show_default=True,
-                metavar="auto|all",
-                help="of what it can run, the Edge TPU gets what is faster with it, or all: the CPU is left free",
-            ),
-            click.option("--optimistic", is_flag=True, help="try ops on the Edge TPU that it may or may not have"),
-            click.option("--allow-float", is_flag=True, help="a float model without --calibrate: all of it on the CPU"),
-        ]
-    ):
-        fn = option(fn)
-    return fn
+def _lowering_options(default_recipe: str) -> Callable[[_F], _F]:
+    """The options that `compile` and `explain` share. default_recipe: what --quantize is where it is not given."""
+    options = [
+        option("--target", section=_TARGET, default="host", show_default=True, help="host, pi4, pi4+coral, …"),
+        option(
+            "--calibrate",
+            section=_INT8,
+            type=click.Path(path_type=Path),
+            help="folder of photos or .npz: quantize to int8",
+        ),
+        option(
+            "--quantize",
+            section=_INT8,
+            show_default=False,
+            metavar="RECIPE",
+            help=f"{_QUANTIZE_HELP}  [default: {default_recipe}]",
+        ),
+        *_precision_options(),
+        option(
+            "--prune",
+            metavar="PERCENT",
+            help="take out channels that add little, where that is faster, as long as the float model's outputs "
+            "change by no more than this: as --max-drop",
+        ),
+        *input_options(),
+        option("--min-cosine", default=0.9, show_default=True, help="how like the float model int8 must be"),
+        option("--disable-pass", multiple=True, metavar="NAME", help="switch a pass or a rewrite off"),
+        option(
+            "--edgetpu",
+            default="auto",
+            show_default=True,
+            metavar="auto|all",
+            help="of what it can run, the Edge TPU gets what is faster with it, or all: the CPU is left free",
+        ),
+        option("--optimistic", is_flag=True, help="try ops on the Edge TPU that it may or may not have"),
+        option("--allow-float", is_flag=True, help="a float model without --calibrate: all of it on the CPU"),
+    ]
+
+    def add(fn: _F) -> _F:
+        for one in reversed(options):
+            fn = one(fn)
+        return fn
+
+    return add
 
 
-@click.command()
+@click.command(cls=SectionedCommand)
 @_MODEL
-@_lowering_options
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="the bundle (default: MODEL.edgec)")
-@click.option(
-    "--validate", type=click.Path(path_type=Path), help="as --calibrate, to verify with (default: a quarter of those)"
+@_lowering_options("best")
+@option("-o", "--output", section=_TARGET, type=click.Path(path_type=Path), help="the bundle (default: MODEL.edgec)")
+@option("--task", section=_OUTPUTS, metavar="NAME|FILE", help=_TASK_HELP)
+@option("--labels", section=_OUTPUTS, type=click.Path(path_type=Path), help="text file, one label a line")
+@option("--anchors", type=click.Path(path_type=Path), help="of a detection: .npy, .csv or .json, [N,4]")
+@option(
+    "--validate",
+    section=_INT8,
+    type=click.Path(path_type=Path),
+    help="as --calibrate, to verify with (default: a quarter of those)",
 )
-@click.option("--labels", type=click.Path(path_type=Path), help="text file, one label a line")
-@click.option("--task", metavar="NAME|FILE", help=_TASK_HELP)
-@click.option("--anchors", type=click.Path(path_type=Path), help="of a detection: .npy, .csv or .json, [N,4]")
-@click.option("--threads", default=1, show_default=True, metavar="N", help="the most that its C can use, 1 to 4")
-@click.option("--tuned", metavar="FILE", help="schedules that edgec tune found (default: its default file), or none")
+@option(
+    "--threads", section=_TARGET, default=1, show_default=True, metavar="N", help="the most that its C can use, 1 to 4"
+)
+@option(
+    "--also",
+    multiple=True,
+    metavar="armv7|host",
+    help="code for this too: 32-bit systems of the board, or this machine, where the bundle is only tried otherwise",
+)
+@option(
+    "--edgetpu-compiler",
+    section=_TARGET,
+    metavar="WHERE",
+    help="a path (default: PATH), ssh://[user@]host[:port], folder:DIR, none",
+)
+@option("--tuned", metavar="FILE", help="schedules that edgec tune found (default: its default file), or none")
 @workers_option("ways of --quantize tried at a time (default: as many as cores and memory allow)")
-@click.option("--cc", help="a C compiler of this machine for its own code, instead of zig")
-@click.option(
+@option("--cc", help="a C compiler of this machine for its own code, instead of zig")
+@option(
     "--dump", multiple=True, metavar="after=PASS", help="write the graph after a pass (or after=all) beside the bundle"
 )
-@click.option(
-    "--edgetpu-compiler", metavar="WHERE", help="a path (default: PATH), ssh://[user@]host[:port], folder:DIR, none"
-)
-@_QUIET
+@option("-q", "--quiet", section=_OTHER, is_flag=True, help="print nothing but errors")
 def compile(
     model: Path,
     output: Path | None,
@@ -184,14 +221,20 @@ def finish(folder: Path, quiet: bool) -> None:
         echo(f"{done.summary()}\n{where_the_time_went(done.steps)}")
 
 
-@click.command()
+@click.command(cls=SectionedCommand)
 @_MODEL
-@_lowering_options
-@click.option("--brief", is_flag=True, help="leave out the line for each operation")
-@click.option("--json", "as_json", is_flag=True, help="machine-readable, to standard output")
-@click.option("--html", type=click.Path(path_type=Path), metavar="FILE", help="a page with the graph to look at")
-@click.option(
-    "--require", multiple=True, metavar="EXPR", help="exit code 1 unless it holds: tpu.macs>=95%, tpu=100%, ms<=20ms, …"
+@_lowering_options("fast")
+@option("--brief", section=_REPORT, is_flag=True, help="leave out the line for each operation")
+@option("--json", "as_json", section=_REPORT, is_flag=True, help="machine-readable, to standard output")
+@option(
+    "--html", section=_REPORT, type=click.Path(path_type=Path), metavar="FILE", help="a page with the graph to look at"
+)
+@option(
+    "--require",
+    section=_REPORT,
+    multiple=True,
+    metavar="EXPR",
+    help="exit code 1 unless it holds: tpu.macs>=95%, tpu=100%, ms<=20ms, …",
 )
 def explain(
     model: Path, brief: bool, as_json: bool, html: Path | None, require: tuple[str, ...], **options: Any
@@ -299,7 +342,7 @@ def _options(
     edgetpu: str,
     optimistic: bool,
     allow_float: bool,
-    quantize: str,
+    quantize: str | None,
     prune: str | None,
     float_ops: str | None,
     max_drop: str | None,
@@ -311,6 +354,7 @@ def _options(
     threads: int = 1,
     tuned: str | None = None,
     workers: str | None = None,
+    also: tuple[str, ...] = (),
 ) -> Options:
     from edgec.drive.lower import Options
 
@@ -319,7 +363,7 @@ def _options(
     return Options(
         target, calibrate, preprocess, given["input_shapes"], disable_pass, min_cosine, optimistic, validate,
         allow_float, threads, tuned, quantize, edgetpu, workers, prune, floats, max_drop, min_sqnr, max_ms,
-        min_tpu_share, max_slowdown, given["fix"], given["state"],
+        min_tpu_share, max_slowdown, given["fix"], given["state"], also,
     )  # fmt: skip
 
 

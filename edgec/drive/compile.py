@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from concurrent.futures import Executor
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -197,7 +197,8 @@ def _build(job: Job, lowered: Lowered, asked: Outcome | None, wanted: TaskFile, 
     say("verify")
     checked = _verify(contents, files, lowered, job.options.min_cosine if lowered.quantized else None, say)
     say("pack")
-    write_bundle(job.output, replace(contents, verification=checked.to_json()), files)
+    tried_here = _of_targets(files, cores.keys() - own.keys())
+    write_bundle(job.output, replace(contents, verification=checked.to_json()), files, tried_here)
     say("")
     return Compiled(job.output, lowered, first.segments, checked, asked, say.done(), tuple(tuned.told(written)))
 
@@ -245,6 +246,11 @@ def _files(
         files[f"lib/{target}/libmodel.so"] = made.library
         files[f"bin/{target}/main"] = made.program
     return files
+
+
+def _of_targets(files: Mapping[str, bytes], targets: Set[str]) -> set[str]:
+    """The files that only these targets' code consists of."""
+    return {path for path in files if path.startswith(("lib/", "bin/")) and path.split("/")[1] in targets}
 
 
 def _json(report: object) -> bytes:

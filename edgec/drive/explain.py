@@ -13,7 +13,7 @@ from edgec_partitioner.cost import LINKS
 from edgec_partitioner.explain import Origin, Report, explain, unplaced
 from edgec_partitioner.source import judge
 
-from edgec.drive.lower import Lowered, Options, lower
+from edgec.drive.lower import COMPILE_RECIPE, EXPLAIN_RECIPE, Lowered, Options, lower
 from edgec.drive.placing import cpu_cost
 from edgec.errors import UnsupportedError
 from edgec.frontends.operators import read_operators
@@ -55,7 +55,7 @@ def explain_model(model: Path, options: Options, progress: Progress = lambda tex
         stock=stock,
         operators=judge(operators, calibrated=options.calibrate is not None),
         rewritten=lowered.rewritten,
-        remarks=_remarks(lowered),
+        remarks=(*_remarks(lowered), *_recipe_remark(lowered, options)),
     )
     return explain(lowered.partition, cpu, origin)
 
@@ -75,6 +75,16 @@ def _remarks(lowered: Lowered) -> tuple[str, ...]:
         *(lowered.inputs_told() if lowered.quantized else ()),
         *lowered.notes,
         *(["--edgetpu all: what the Edge TPU can run is there, also what the CPU is faster at"] if asked else []),
+    )
+
+
+def _recipe_remark(lowered: Lowered, options: Options) -> tuple[str, ...]:
+    """Which recipe made the model int8, where nobody chose one and a compile would use another."""
+    if not lowered.quantized or options.quantize is not None:
+        return ()
+    return (
+        f"quantized by --quantize {EXPLAIN_RECIPE}, in seconds; compile uses {COMPILE_RECIPE}, which may leave a few "
+        f"operations in float32: --quantize {COMPILE_RECIPE} shows that",
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from edgec.drive.lower import Options
+from edgec.drive.lower import COMPILE_RECIPE, Options
 from edgec.drive.tuned import NONE, Wanted
 from edgec.errors import InputError
 from edgec.frontends.stated_task import stated_task
@@ -33,7 +33,7 @@ class Job:
     def check(self) -> None:
         """Raises InputError where the bundle cannot be written, or what is named not be read, before any work."""
         Wanted.of(self.options.tuned)
-        Recipe.load(self.options.quantize)
+        Recipe.load(self.options.quantize or COMPILE_RECIPE)
         folder = self.output.parent
         if not folder.is_dir():
             raise InputError(f"the folder {folder} does not exist", at=str(self.output), hint=f"mkdir -p {folder}")
@@ -67,7 +67,7 @@ class Job:
             options = dict(recipe["options"])
             options |= {k: Path(options[k]) for k in ("calibrate", "validate") if options.get(k) is not None}
             options |= {n: {k: tuple(v) for k, v in options[n].items()} for n in ("input_shapes", "fix")}
-            options |= {k: tuple(options[k]) for k in ("disable", "float_ops")}
+            options |= {k: tuple(options[k]) for k in ("disable", "float_ops", "also")}
             labels, anchors = recipe["labels"], recipe["anchors"]
             job = cls(
                 Path(recipe["model"]), Path(recipe["output"]), Options(**options),
@@ -92,7 +92,7 @@ class Job:
     @property
     def _quantize(self) -> Path | None:
         """A recipe of a file."""
-        return recipe_file(self.options.quantize)
+        return None if self.options.quantize is None else recipe_file(self.options.quantize)
 
     @property
     def _task_file(self) -> Path | None:

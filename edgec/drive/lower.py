@@ -56,6 +56,9 @@ _TO_TIME = 10**9
 """Samples: what is timed is C."""
 
 _SLOWDOWN = "--max-slowdown"
+COMPILE_RECIPE = "best"
+EXPLAIN_RECIPE = "fast"
+"""Where operations run hardly depends on the recipe, and a person who asks for it should not wait for minutes."""
 SHARES = ("auto", "all")
 """What the Edge TPU gets of what it can run: what is faster with it, or all."""
 
@@ -71,11 +74,13 @@ class Options:
     calibrate, to verify with; default: samples held back from calibration. allow_float: a float model without
     calibration data runs on the CPU though the target has an Edge TPU. threads: the most that the C can use, 1 to 4.
     tuned: a database of schedules (docs/tune.md), "none" for no searches at all; None: the default one, if it is there.
-    quantize: a recipe (docs/quantization.md): "best", "fast" or a .toml file. edgetpu: one of SHARES.
+    quantize: a recipe (docs/quantization.md): "best", "fast" or a .toml file; None: COMPILE_RECIPE, or EXPLAIN_RECIPE
+    where the model is only looked at. edgetpu: one of SHARES.
     workers: who tries the candidates of a recipe: see `Workers.of`. prune: how far channels are taken out, as max_drop.
     float_ops: names of ops that stay float. max_drop, min_sqnr, max_ms, min_tpu_share: see `Limits.of`. max_slowdown:
     how much more time float ops may cost where there are no such limits; None: what the recipe says.
     fix, state: of inputs, by name: their values, and the outputs that come back as them (`read_model`).
+    also: code that the bundle has beside the board's, as `Board.with_optional` takes it.
     """
 
     target: str = "host"
@@ -89,7 +94,7 @@ class Options:
     allow_float: bool = False
     threads: int = 1
     tuned: str | None = None
-    quantize: str = "best"
+    quantize: str | None = None
     edgetpu: str = "auto"
     workers: str | None = None
     prune: str | None = None
@@ -101,6 +106,7 @@ class Options:
     max_slowdown: str | None = None
     fix: Mapping[str, Sequence[float]] = field(default_factory=dict)
     state: Mapping[str, str] = field(default_factory=dict)
+    also: Sequence[str] = ()
 
     @property
     def limits(self) -> Limits:
@@ -214,9 +220,10 @@ def lower(
     that edgec cannot read becomes opaque. cc: a C compiler of this machine. executor: tries candidates of a recipe.
     """
     say = progress or (lambda text: None)
-    target = Target.parse(options.target)
+    target = Target.parse(options.target, options.also)
     options.check()
-    (passes_off, rewrites_off), recipe = _disabled(options.disable), _recipe(options)
+    passes_off, rewrites_off = _disabled(options.disable)
+    recipe = _recipe(options, EXPLAIN_RECIPE if assume else COMPILE_RECIPE)
     wishes = Wishes(options.optimistic, rewrites_off, everything=options.edgetpu == "all")
     say("read")
     imported = read_model(model, options.input_shapes, opaque=assume, fixed=options.fix, state=options.state)
@@ -278,11 +285,13 @@ def _precision_notes(
 
 def _left_alone(float_model: bool, options: Options) -> Iterator[str]:
     """What there is to say where a model that was to be made int8 stays as it is."""
-    asked = [*(["--calibrate"] if options.calibrate is not None else []), f"--quantize {options.quantize}"]
-    if not float_model and (options.calibrate is not None or options.quantize != Options.quantize):
+    asked = ["--calibrate"] if options.calibrate is not None else []
+    if options.quantize is not None:
+        asked.append(f"--quantize {options.quantize}")
+    if not float_model and asked:
         did = "does" if len(asked) == 1 else "do"
         yield f"the model is quantized already and is taken exactly as it is: {' and '.join(asked)} {did} nothing"
-    elif options.calibrate is None and options.quantize != Options.quantize:
+    elif options.calibrate is None and options.quantize is not None:
         yield f"the model stays in float: --quantize {options.quantize} wants --calibrate"
 
 
@@ -308,9 +317,9 @@ def _precision_options(options: Options) -> str:
     return ", ".join(f"--{n.replace('_', '-')}" for n in names if getattr(options, n) not in (None, ()))
 
 
-def _recipe(options: Options) -> Recipe:
-    """The one that was named, with what is to be left in float."""
-    recipe = Recipe.load(options.quantize)
+def _recipe(options: Options, default: str) -> Recipe:
+    """The recipe that was named, or the default one, with what is to be left in float."""
+    recipe = Recipe.load(options.quantize or default)
     allowed = share(_SLOWDOWN, options.max_slowdown)
     recipe = recipe if allowed is None else replace(recipe, slowdown=allowed)
     return replace(recipe, candidates=tuple(leaving(c, tuple(options.float_ops)) for c in recipe.candidates))

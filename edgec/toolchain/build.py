@@ -20,6 +20,7 @@ from edgec_runtime.cache import cache_dir
 from edgec.steps import COMPILE_C, Progress
 from edgec.toolchain.cc import FLAGS, Compiler
 from edgec.toolchain.includes import included
+from edgec.toolchain.libraries import build_libraries
 from edgec.toolchain.store import Store
 
 CACHED_BYTES = 512 << 20
@@ -55,6 +56,7 @@ def build(
     with temporary_folder("build") as tmp, ThreadPoolExecutor(os.cpu_count()) as pool:
         made = dict[str, Binaries]()
         for target, texts in sources.items():
+            build_libraries(compilers[target], target, progress)
             progress(f"{COMPILE_C} for {target}")
             place = _Target(tmp / target, csrc, compilers[target], store)
             made[target] = _build_one(place, texts, flags or {}, link, pool)
@@ -65,6 +67,7 @@ def build(
 def build_library(text: str, csrc: Path, compiler: Compiler, extra: Sequence[str] = ()) -> bytes:
     """A library of one C text."""
     store = objects()
+    build_libraries(compiler, "this machine", lambda text: None)
     with temporary_folder("build") as tmp:
         target = _Target(tmp / "one", csrc, compiler, store)
         made = target.link("libmodel.so", {"model.o": target.compile("model.c", text, extra)})

@@ -32,6 +32,12 @@ _LINKED_FOR = {"aarch64": "cortex_a53", "arm": "cortex_a53"}
 share that of their oldest core. Our own objects are compiled for the board's."""
 
 
+def zig_libraries() -> Path:
+    """Where zig keeps the libraries that it builds: the user's cache, unless zig's own variable names a folder."""
+    named = os.environ.get("ZIG_GLOBAL_CACHE_DIR")
+    return Path(named) if named else cache_dir("zig")
+
+
 @dataclass(frozen=True)
 class Compiler:
     """A C compiler with the flags of one target.
@@ -69,9 +75,14 @@ class Compiler:
             )
         return cls((found,))
 
+    @property
+    def builds_libraries(self) -> bool:
+        """Whether it is zig, which builds the C library itself when it first links for a CPU."""
+        return "ziglang" in self.command
+
     def version(self) -> str:
         """Its name and version, for the manifest."""
-        if "ziglang" in self.command:
+        if self.builds_libraries:
             return f"ziglang {metadata.version('ziglang')}"
         done = subprocess.run([*self.command, "--version"], capture_output=True, text=True)
         return (done.stdout.splitlines() or [self.command[0]])[0]
@@ -96,8 +107,10 @@ class Compiler:
         # zig's own libraries, which are built once, go to the global folder; what is ours, beside the output. It runs
         # in a folder that is ours, always the same: Python looks for modules where it is started, and zig builds its
         # libraries anew where its path from there is another.
-        libs, local = cache_dir("zig"), output.parent.absolute() / ".zig-cache"
-        env = {"ZIG_GLOBAL_CACHE_DIR": str(libs), "ZIG_LOCAL_CACHE_DIR": str(local), **os.environ}
+        libs = zig_libraries()
+        local = output.parent.absolute() / ".zig-cache"
+        env = {**os.environ, "ZIG_GLOBAL_CACHE_DIR": str(libs)}
+        env.setdefault("ZIG_LOCAL_CACHE_DIR", str(local))
         paths = [str(f.absolute()) for f in files]
         command = [*self.command, *args, *paths, *libraries, "-o", str(output.absolute())]
         try:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from operator import itemgetter
 
 from edgec.ir import Graph, Op
 from edgec_partitioner.greedy import Surroundings, connected, greedy
-from edgec_partitioner.regions import CALL_MS, PLACES, Costs, Places, regions, staged
-from edgec_partitioner.stage_model import GAP, lower_bound, solve
+from edgec_partitioner.regions import CALL_MS, PLACES, Costs, Places, regions, staged, stages
+from edgec_partitioner.stage_model import GAP, relaxed, solve
 from edgec_partitioner.stage_problem import Problem, problem
 from edgec_partitioner.verdicts import Place
 
@@ -62,17 +63,21 @@ class Cuts:
 
 def choose(graph: Graph, allowed: Places, costs: Costs) -> Cuts:
     """The placement with the least estimated total among those that the rules allow."""
-    best = greedy(graph, allowed, costs)
-    total = bound = _total(graph, best, costs)
-    p, tried = problem(graph, allowed, costs), 0
-    sure = lower_bound(p, overheads=True)
-    if total - sure <= GAP * total:  # the greedy choice is proven best, and no program need be solved
-        return Cuts(best, total, min(sure, total), tuple(_demoted(graph, best, allowed, costs, total)))
-    floor = lower_bound(p)
+    p = problem(graph, allowed, costs)
+    relaxation = relaxed(p, overheads=True)
+    # The relaxation knows nothing of stages, but where it says that each op is, the choice is often the best one: then
+    # its cost is the bound, which proves it, and no program with stages, which is far larger, need be solved.
+    candidates = (greedy(graph, allowed, costs), stages(graph, relaxation.places))
+    total, best = min(((_total(graph, c, costs), c) for c in candidates), key=itemgetter(0))
+    if total - relaxation.bound_ms <= GAP * total:
+        return Cuts(best, total, min(relaxation.bound_ms, total), tuple(_demoted(graph, best, allowed, costs, total)))
+    enough = relaxation.bound_ms * (1 + GAP)
+    bound, tried = total, 0
+    floor = relaxed(p).bound_ms
     while (segments := min(_most(p, floor, total), MOST_SEGMENTS)) > tried:
         tried = segments if tried else min(segments, 2 + max(best.values()) // 2)
-        found = solve(p, tried, best, SEARCH_NODES)
-        bound = min(found.bound_ms, _with(p, floor, tried + 1))
+        found = solve(p, tried, SEARCH_NODES, enough)
+        bound = max(relaxation.bound_ms, min(found.bound_ms, _with(p, floor, tried + 1)))
         if found.stage is not None:
             better = _tidy(found.stage)
             if (ms := _total(graph, better, costs)) < total:

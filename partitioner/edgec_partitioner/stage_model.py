@@ -23,9 +23,13 @@ import numpy as np
 
 from edgec.ir import Op
 from edgec_partitioner.cost import PARAMETER_CACHE
-from edgec_partitioner.regions import CALL_MS
+from edgec_partitioner.regions import CALL_MS, Places
 from edgec_partitioner.silence import descriptors_silenced
 from edgec_partitioner.stage_problem import Edge, Node, Problem
+from edgec_partitioner.verdicts import Place
+
+RELAXATION_NODES = 2000
+"""Nodes of the search tree of a relaxation after which its bound is taken as it is."""
 
 GAP = 1e-6
 """Relative gap at which a solution counts as optimal."""
@@ -94,7 +98,15 @@ _Crossing = tuple[Edge, Node, Node, int]
 a segment that the other is not in."""
 
 
-def lower_bound(p: Problem, overheads: bool = False) -> float:
+@dataclass(frozen=True)
+class Relaxation:
+    """The solution of a program without stages. bound_ms: no choice costs less. places: where each op would be."""
+
+    bound_ms: float
+    places: Places
+
+
+def relaxed(p: Problem, overheads: bool = False) -> Relaxation:
     """What every choice costs at least, whatever its number of segments; without `overheads`, without theirs.
 
     Each node is at either place, and a value pays for going from one to the other. Of order there remains that nodes
@@ -109,7 +121,12 @@ def lower_bound(p: Problem, overheads: bool = False) -> float:
             _sides(rows, p, n, inside, crossings)
     if overheads and inside:
         _calls(rows, p, {n: terms[0] for n, terms in inside.items()})
-    return _solve(rows, None, 2000)[1]
+    values, bound = _solve(rows, RELAXATION_NODES)
+    places: dict[Op, Place] = {op: "cpu" for n in p.nodes for op in n.ops}
+    if values is not None:
+        chosen = (n for n, ((column, _),) in ((n, terms[0]) for n, terms in inside.items()) if values[column] > 0.5)
+        places |= {op: "edgetpu" for n in chosen for op in n.ops}
+    return Relaxation(bound, places)
 
 
 def _sides(rows: _Rows, p: Problem, cpu: Node, inside: _Inside, crossings: Sequence[_Crossing]) -> None:
@@ -177,10 +194,11 @@ def _slots(p: Problem) -> list[list[Node]]:
     return [nodes for nodes in slots if nodes]
 
 
-def solve(p: Problem, segments: int, start: Mapping[Op, int] | None, nodes: int) -> Solution:
-    """The best choice with at most so many Edge TPU segments; `start` is one to improve on.
+def solve(p: Problem, segments: int, nodes: int, enough_ms: float = 0.0) -> Solution:
+    """The best choice with at most so many Edge TPU segments.
 
-    The search ends after `nodes` nodes of its tree, which, unlike a time limit, gives the same result on any machine.
+    The search ends with a choice of at most `enough_ms`, or after `nodes` nodes of its tree, which, unlike a time
+    limit, gives the same result on any machine.
     """
     rows, last = _Rows(), 2 * segments
     late = {n: _late(rows, n, last) for n in p.nodes}
@@ -198,7 +216,7 @@ def solve(p: Problem, segments: int, start: Mapping[Op, int] | None, nodes: int)
             rows.at_least([(used[t - 1], 1.0), (z, -1.0)], 0.0)
     _first_and_last(rows, p, late, used)
     _costs(rows, p, inside)
-    values, bound = _solve(rows, _start(p, late, start) if start else None, nodes)
+    values, bound = _solve(rows, nodes, enough_ms)
     if values is None:
         return Solution(None, bound)
     stage = {op: round(sum(values[c] for c in late[n])) for n in p.nodes for op in n.ops}
@@ -285,15 +303,6 @@ def _cross(rows: _Rows, e: Edge, inside: _Inside, t: int) -> Iterator[_Crossing]
         yield from ((e, r, e.source, c) for r in e.near if e.source is not None)
 
 
-def _start(p: Problem, late: Mapping[Node, list[int]], stage: Mapping[Op, int]) -> list[tuple[int, float]]:
-    """Values of the stage columns for a known choice; the solver completes the others."""
-    found: dict[int, float] = {}
-    for n in p.nodes:
-        of_node = max(stage[op] for op in n.ops) if n.tpu_ms is None else stage[n.ops[0]]
-        found |= {c: float(of_node >= s) for s, c in enumerate(late[n], 1)}
-    return list(found.items())
-
-
 def _silent_solver() -> highspy.Highs:
     """Make a solver that has not printed and will not print.
 
@@ -306,17 +315,19 @@ def _silent_solver() -> highspy.Highs:
     return solver
 
 
-def _solve(rows: _Rows, start: list[tuple[int, float]] | None, nodes: int) -> tuple[list[float] | None, float]:
-    """The best values found and the proven bound. One thread and a fixed seed, so that it can be repeated."""
+def _solve(rows: _Rows, nodes: int, enough: float = -highspy.kHighsInf) -> tuple[list[float] | None, float]:
+    """The best values found and the proven bound. One thread and a fixed seed, so that it can be repeated.
+
+    The search ends when it has found values that cost no more than `enough`. It begins with nothing: HiGHS 1.16.0
+    gives a known choice back in place of the better one that it has found, when presolving alone finds that.
+    """
     if not rows.cost:
         return [], rows.offset
     h = _silent_solver()
-    for name, value in (("threads", 1), ("random_seed", 0), ("mip_rel_gap", GAP), ("mip_max_nodes", nodes)):
+    limits = {"mip_rel_gap": GAP, "mip_max_nodes": nodes, "objective_target": enough}
+    for name, value in {"threads": 1, "random_seed": 0, **limits}.items():
         h.setOptionValue(name, value)
     h.passModel(rows.model())
-    if start:
-        columns, values = zip(*start, strict=True)
-        h.setSolution(len(columns), np.array(columns, np.int32), np.array(values))
     h.run()
     info = h.getInfo()
     whole = any(rows.whole)

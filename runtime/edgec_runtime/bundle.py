@@ -12,12 +12,14 @@ import os
 import stat
 import struct
 import zipfile
+import zlib
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Dict, List, Mapping, NoReturn, Optional, Tuple, Type, Union
+from typing import IO, Any, Collection, Dict, List, Mapping, NoReturn, Optional, Tuple, Type, Union
 
 import numpy as np
 
+from .cache import CODE, keep, kept
 from .device_end.bundles import MAX_BUNDLE_BYTES, MAX_FILES, MAX_MANIFEST_BYTES, safe_name
 from .device_end.bundles import WEIGHTS_FILE as WEIGHTS_FILE
 from .device_end.trust import MAX_SIGNATURE_BYTES, SIGNATURE, parse_signature
@@ -26,7 +28,6 @@ from .manifest import SCHEMA, Contents, Manifest, check_manifest, parse_manifest
 from .whole import whole
 
 MANIFEST = "manifest.json"
-CODE = ("bin/", "lib/")  # folders of what is executed
 
 _DATE = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip can say
 # What zipfile raises for a damaged file (NotImplementedError is a RuntimeError).
@@ -38,22 +39,36 @@ PathLike = Union[str, "os.PathLike[str]"]
 # ---- writing -----------------------------------------------------------------------------------------------------
 
 
-def write_bundle(path: PathLike, contents: Union[Contents, Mapping[str, Any]], files: Mapping[str, bytes]) -> Manifest:
+def write_bundle(
+    path: PathLike,
+    contents: Union[Contents, Mapping[str, Any]],
+    files: Mapping[str, bytes],
+    detached: Collection[str] = (),
+) -> Manifest:
     """Writes a bundle and returns its checked manifest.
 
     contents: the manifest without "schema" and "files", which are filled in; also as JSON's own types.  files: by path
-    in the bundle.
+    in the bundle.  detached: those of them that this machine's cache keeps instead (see FileInfo).
     The file appears whole or not at all: it is written aside and renamed.  Raises BundleError for a manifest or a name
     that a reader would refuse, OSError when the disk does.
     """
     full = contents.to_json() if isinstance(contents, Contents) else dict(contents)
     full["schema"] = SCHEMA
-    full["files"] = {n: {"sha256": hashlib.sha256(files[n]).hexdigest(), "bytes": len(files[n])} for n in sorted(files)}
+    full["files"] = {n: _file_info(files[n], n in detached) for n in sorted(files)}
     _check_names([MANIFEST, SIGNATURE, *files])
     text = json.dumps(full, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False, default=_plain)
     checked = check_manifest(json.loads(text))
-    _write_whole(Path(path), {MANIFEST: text.encode("utf-8") + b"\n", **{n: files[n] for n in sorted(files)}})
+    for name in detached:
+        keep(name, files[name])
+    inside = {n: files[n] for n in sorted(files) if n not in detached}
+    _write_whole(Path(path), {MANIFEST: text.encode("utf-8") + b"\n", **inside})
     return checked
+
+
+def _file_info(data: bytes, detached: bool) -> Dict[str, Any]:
+    """What the manifest says of a file."""
+    info: Dict[str, Any] = {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
+    return {**info, "detached": True} if detached else info
 
 
 def write_signed(path: PathLike, bundle: "Bundle", signature: bytes) -> None:
@@ -150,8 +165,8 @@ class Bundle:
 
     @property
     def names(self) -> Tuple[str, ...]:
-        """The files in it, manifest.json and signature.json apart."""
-        return tuple(self.manifest.files)
+        """The files in it, manifest.json and signature.json apart; those that are detached are not in it."""
+        return tuple(name for name, info in self.manifest.files.items() if not info.detached)
 
     def manifest_fields(self) -> Dict[str, Any]:
         """The manifest as write_bundle() takes it: JSON's own types, without "schema" and "files"."""
@@ -163,13 +178,27 @@ class Bundle:
         info = self.manifest.files.get(name)
         if info is None:
             raise BundleError(f'the bundle has no file "{name}"', at=str(self.path), hint="compile the model again")
+        if info.detached:
+            return self._read_detached(name, info.sha256)
         data = _read(self.path, self._zip, name)
         if hashlib.sha256(data).hexdigest() != info.sha256:
             _refuse(self.path, f'"{name}" changed while the bundle was open')
         return data
 
+    def _read_detached(self, name: str, sha256: str) -> bytes:
+        path = kept(name, sha256)
+        if path is None:
+            raise BundleError(
+                f'"{name}" is not in the bundle: it stayed in the cache of the machine that compiled it',
+                at=str(self.path),
+                hint=f"compile it with --also host, or run it with --on emulated:{self.manifest.board}",
+            )
+        return path.read_bytes()
+
     def crc32(self, name: str) -> int:
         """Of one file's content, as the zip has it and open() has checked it."""
+        if self.manifest.files[name].detached:
+            return zlib.crc32(self.read(name))
         return self._zip.getinfo(name).CRC
 
     def close(self) -> None:
@@ -254,6 +283,10 @@ def _check_files(path: Path, archive: zipfile.ZipFile, manifest: Manifest) -> No
     for name in sorted(there - set(manifest.files)):
         _refuse(path, f'the bundle has a file that its manifest does not list: "{name}"', "do not use this file")
     for name, info in manifest.files.items():
+        if info.detached:
+            if name in there:
+                _refuse(path, f'the bundle has the file "{name}", which its manifest says is not in it')
+            continue
         if name not in there:
             _refuse(path, f'the bundle lacks the file "{name}"')
         size = archive.getinfo(name).file_size

@@ -7,10 +7,11 @@ import os
 import stat
 import tempfile
 from pathlib import Path
-from typing import List
+from typing import Optional
 
-from .bundle import CODE, Bundle
 from .errors import EdgecError
+
+CODE = ("bin/", "lib/")  # folders of a bundle that hold what is executed
 
 
 def cache_dir(*parts: str) -> Path:
@@ -38,30 +39,28 @@ def cache_dir(*parts: str) -> Path:
     return folder
 
 
-def extract(bundle: Bundle, name: str) -> Path:
-    """The bundle's file as a file on disk, executable if it is code: <cache>/files/<sha256>/<its last name>.
+def kept(name: str, sha256: str) -> Optional[Path]:
+    """A file of a bundle that the cache has: <cache>/files/<sha256>/<its last name>; None where it has none.
 
-    One that is already there is used only when it is ours and its content still has that hash.
+    It is given only when it is ours and its content still has that hash.
     """
-    sha256 = bundle.manifest.files[name].sha256
     folder = cache_dir("files", sha256)
-    path = folder / name.rsplit("/", 1)[-1]
     only_ours(folder)
-    if _intact(path, sha256):
-        return path
+    path = folder / name.rsplit("/", 1)[-1]
+    return path if _intact(path, sha256) else None
+
+
+def keep(name: str, data: bytes) -> Path:
+    """Writes a file of a bundle to where `kept` finds it; executable if it is code."""
+    folder = cache_dir("files", hashlib.sha256(data).hexdigest())
+    only_ours(folder)
+    path = folder / name.rsplit("/", 1)[-1]
     handle, aside = tempfile.mkstemp(dir=str(folder))
     with os.fdopen(handle, "wb") as f:
-        f.write(bundle.read(name))
+        f.write(data)
     os.chmod(aside, 0o500 if name.startswith(CODE) else 0o400)
     os.replace(aside, path)  # a library that some process has open keeps its old inode
     return path
-
-
-def program_command(bundle: Bundle, target: str) -> List[str]:
-    """The words that start the bundle's program for a target, which it must have; more options may follow."""
-    words = [str(extract(bundle, bundle.manifest.programs[target])), "--graph", bundle.manifest.graph]
-    weights = bundle.manifest.weights.get(target)
-    return [*words, "--weights", str(extract(bundle, weights))] if weights is not None else words
 
 
 def only_ours(folder: Path) -> None:

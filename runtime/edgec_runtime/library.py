@@ -11,9 +11,9 @@ import json
 from typing import Any, Dict, Optional
 
 from .bundle import Bundle
-from .cache import extract
 from .device_end.elf import fault
 from .errors import BundleError, DeviceError
+from .extracted import extract
 from .manifest import Manifest
 
 _HINT = "compile the model again"

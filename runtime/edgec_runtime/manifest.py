@@ -65,10 +65,15 @@ class StateInfo:
 
 @dataclass(frozen=True)
 class FileInfo:
-    """Of one file in the bundle."""
+    """Of one file of the bundle.
+
+    detached: it is not in the bundle but in the cache of the machine that compiled it, whose own code it is: that
+    machine runs a bundle for another board with it, and the bundle that is copied to the board need not carry it.
+    """
 
     sha256: str
     bytes: int
+    detached: bool = False
 
 
 @dataclass(frozen=True)
@@ -362,7 +367,7 @@ def _file(r: _Reader) -> FileInfo:
     sha = r.get("sha256", str)
     if not _SHA256.fullmatch(sha):
         r.bad('has a "sha256" that is not 64 hexadecimal digits', sha)
-    return FileInfo(sha, r.count("bytes"))
+    return FileInfo(sha, r.count("bytes"), r.get("detached", bool, False))
 
 
 def _paths(top: _Reader, key: str) -> Dict[str, str]:

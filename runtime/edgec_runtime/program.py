@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .bundle import Bundle
-from .cache import extract
 from .device_end.bundles import machine_target
 from .errors import DeviceError, InputError
+from .extracted import extract
 from .frame import Frame, Scratch
 from .interpreters import InterpreterFactory, edgetpu_library, interpreter_factory, load_edgetpu
 from .library import load_library

@@ -16,7 +16,7 @@ from edgec_partitioner.cuts import choose
 from edgec_partitioner.greedy import connected, greedy
 from edgec_partitioner.partition import WORTHWHILE
 from edgec_partitioner.regions import Costs, Places, regions, staged
-from edgec_partitioner.stage_model import lower_bound
+from edgec_partitioner.stage_model import relaxed
 from edgec_partitioner.stage_problem import problem
 from edgec_partitioner.verdicts import Place, verdicts
 from hypothesis import given, settings
@@ -110,7 +110,7 @@ def test_a_choice_is_legal_and_never_worse_than_the_greedy_one(case: Case) -> No
 @settings(max_examples=60)
 def test_the_bound_for_any_number_of_segments_holds(case: Case) -> None:
     graph, allowed, costs = case
-    floor, overhead = lower_bound(problem(graph, allowed, costs)), costs.link.invoke
+    floor, overhead = relaxed(problem(graph, allowed, costs)).bound_ms, costs.link.invoke
     for stage in all_stages(graph, allowed, 4):
         parts = staged(graph, stage)
         segments = sum(r.place == "edgetpu" for r in parts)

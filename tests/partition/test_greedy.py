@@ -13,7 +13,7 @@ from edgec_partitioner.cuts import choose
 from edgec_partitioner.greedy import Surroundings, blocks, connected, greedy
 from edgec_partitioner.partition import partition
 from edgec_partitioner.regions import PLACES, Costs, regions
-from edgec_partitioner.stage_model import lower_bound
+from edgec_partitioner.stage_model import relaxed
 from edgec_partitioner.stage_problem import problem
 from edgec_partitioner.verdicts import Place, verdicts
 from hypothesis import given, settings
@@ -87,7 +87,7 @@ def test_so_it_does_in_any_graph(case: Case) -> None:
 @settings(max_examples=60)
 def test_the_bound_with_overheads_holds(case: Case) -> None:
     graph, allowed, costs = case
-    sure = lower_bound(problem(graph, allowed, costs), overheads=True)
+    sure = relaxed(problem(graph, allowed, costs), overheads=True).bound_ms
     for stage in all_stages(graph, allowed, 6):
         assert costs.total_ms(regions_module.staged(graph, stage)) >= sure - 1e-4
 

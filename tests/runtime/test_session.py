@@ -29,7 +29,7 @@ from edgec_runtime import (
     session,
     write_bundle,
 )
-from edgec_runtime.cache import extract
+from edgec_runtime.extracted import extract
 from edgec_runtime.interpreters import find_interpreter, interpreter_factory, load_edgetpu
 
 from tests.runtime import tiny_model

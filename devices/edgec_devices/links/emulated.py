@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 from edgec_runtime import Bundle, DeviceError, InputError, TensorInfo, ToolError
 from edgec_runtime.arrays import read_array
-from edgec_runtime.cache import program_command
+from edgec_runtime.extracted import program_command
 from edgec_runtime.inputs import Array, check_inputs
 
 from edgec_devices import there

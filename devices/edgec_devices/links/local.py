@@ -13,10 +13,10 @@ from typing import Any
 
 import edgec_runtime
 from edgec_runtime import Bundle, DeviceError, InputError, Session
-from edgec_runtime.cache import program_command
 from edgec_runtime.device_end.facts import identity
 from edgec_runtime.device_end.vitals import Watch
 from edgec_runtime.errors import did_you_mean
+from edgec_runtime.extracted import program_command
 from edgec_runtime.inputs import Array
 from edgec_runtime.session import TPU_MODES, machine_target
 

@@ -70,7 +70,10 @@ def program_path() -> str:
 
 
 def executed(manifest: Dict[str, Any]) -> Dict[str, Executed]:
-    """What this machine executes of a bundle, by its path in a slot.  Raises what a damaged manifest gives."""
+    """What this machine executes of a bundle, by its path in a slot.  Raises what a damaged manifest gives.
+
+    A file that is not in the bundle, which the manifest calls detached, is code of the machine that compiled it.
+    """
     target = machine_target()
     paths = {"programs": program_path(), "libraries": f"lib/{target}/libmodel.so"}
     paths["weights"] = f"bin/{target}/{WEIGHTS_FILE}"
@@ -78,6 +81,8 @@ def executed(manifest: Dict[str, Any]) -> Dict[str, Executed]:
     for key, path in paths.items():
         if target in manifest.get(key, {}):
             source = manifest[key][target]
+            if manifest["files"][source].get("detached"):
+                continue
             sha256, size = manifest["files"][source]["sha256"], manifest["files"][source]["bytes"]
             if not _SHA256.fullmatch(sha256):
                 raise ValueError(f"{sha256!r:.80} is no sha256")

@@ -229,12 +229,13 @@ def _check_layout(archive: zipfile.ZipFile) -> None:
 
 
 def _check_files(archive: zipfile.ZipFile, files: Dict[str, Any]) -> None:
-    """Exactly those of the manifest."""
+    """Raises Untrusted unless the bundle has exactly the files of the manifest that are not detached."""
+    inside = [name for name, info in files.items() if not info.get("detached")]
     names = sorted(archive.namelist())
     for name in names:
-        if name in files and _digest(archive, name) != files[name]["sha256"]:
+        if name in inside and _digest(archive, name) != files[name]["sha256"]:
             raise Untrusted(f'"{name}" was changed after the bundle was signed', "get it again from whoever signed it")
-    if names != sorted([*files, "manifest.json", SIGNATURE]):
+    if names != sorted([*inside, "manifest.json", SIGNATURE]):
         raise Untrusted("the signed bundle has other files than its manifest lists", "get it from whoever signed it")
 
 

@@ -1,0 +1,58 @@
+"""zig's C libraries, which it builds from source when it first links for a CPU.
+
+    python -m edgec.toolchain.libraries      # `make setup`: for this machine and 64-bit Arm
+
+That takes a minute or two for each architecture, once for each version of zig; a compile that needs them for the first
+time says so.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from edgec_devices.boards import Board, boards
+from edgec_devices.temporary import temporary_folder
+
+from edgec.steps import Progress
+from edgec.toolchain.cc import Compiler, zig_libraries
+
+_SOURCE = "#include <math.h>\nint main(int argc, char **argv) { return (int)sqrt(argc + (argv == 0)); }\n"
+"""A program that links the C library and the mathematical one."""
+
+
+def build_libraries(compiler: Compiler, target: str, say: Progress) -> None:
+    """Have zig build the C libraries that this compiler links with, unless it has done so before.
+
+    target: what they are for, for the message. Nothing is done for a compiler of this machine.
+    """
+    if not compiler.builds_libraries:
+        return
+    done = _marker(compiler)
+    if done.exists():
+        return
+    say(f"build zig's C library for {target}: a minute or two, once")
+    with temporary_folder("zig") as folder:
+        source = folder / "empty.c"
+        source.write_text(_SOURCE)
+        compiler.compile(source, [], folder / "empty.o")
+        compiler.link_library([folder / "empty.o"], folder / "libempty.so")
+        compiler.link_program([folder / "empty.o"], folder / "empty")
+    done.touch()
+
+
+def _marker(compiler: Compiler) -> Path:
+    """The file that stands for the libraries of this version of zig and these targets."""
+    linked = (compiler.version(), *compiler.library, *compiler.program)
+    return zig_libraries() / f"edgec-{hashlib.sha256(repr(linked).encode()).hexdigest()[:16]}"
+
+
+def main() -> None:
+    """Build the libraries of every board's code and of this machine's."""
+    for board in boards():
+        for t in Board.load(board).targets:
+            build_libraries(Compiler.zig(t.library, t.program, t.mcpu), t.name, lambda text: print(text, flush=True))
+
+
+if __name__ == "__main__":
+    main()
