@@ -6,6 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 FIXTURES := build/venv-fixtures
+NEWEST := build/venv-newest
 
 # All targets but files
 .PHONY: $(shell sed -n 's/^\([a-z][a-z-]*\):.*/\1/p' $(firstword $(MAKEFILE_LIST)))
@@ -15,8 +16,9 @@ setup: system $(STAMP)
 system:
 	@tools/system-packages.sh
 
-# LOCKED=1: the very files of requirements.lock, as CI does
-LOCKED ?=
+# Installs the very files of requirements.lock, which all tests ran with, where these are for this Python and machine
+# (LOCKED=1 or LOCKED= say otherwise); elsewhere the newest versions that pyproject.toml allows, as test-newest does
+LOCKED ?= $(shell $(PYTHON) tools/lock.py --fits)
 $(STAMP): pyproject.toml requirements.lock
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
@@ -33,6 +35,14 @@ test: setup
 	$(BIN)/python -m pytest -n 3 --dist worksteal -rs --durations=40
 
 check: setup lint types fast
+
+# Every verb once, and the choice of segments, with the newest versions that pyproject.toml allows, in an environment of
+# its own: what `pip install edgec` gives a user today
+test-newest: setup
+	$(PYTHON) -m venv $(NEWEST)
+	$(NEWEST)/bin/python -m pip install --quiet --upgrade --upgrade-strategy eager pip -e . pytest pytest-xdist hypothesis \
+	    onnxruntime opencv-python-headless
+	$(NEWEST)/bin/python -m pytest -rs tests/cli/test_every_verb.py tests/partition/test_cuts.py
 
 lint:
 	$(BIN)/ruff format --check .

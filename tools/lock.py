@@ -1,6 +1,7 @@
 """Writes requirements.lock: every package that CI installs, by version and by the hashes of the files that pip chose.
 
-    python tools/lock.py      # `make lock`; for this system and version of Python, which are CI's
+    python tools/lock.py            # `make lock`; for this system and version of Python, which are CI's
+    python tools/lock.py --fits     # prints 1 where the file that is there is for this system and Python, else nothing
 
 No index is named there: any that has the same files will do.
 """
@@ -36,12 +37,23 @@ def resolved() -> list[tuple[str, str, str]]:
 
 def main() -> None:
     """Writes the file."""
-    version = ".".join(platform.python_version_tuple()[:2])
-    here = f"Python {version} on {sys.platform} {platform.machine()}"
-    head = f"# By make lock, for {here}; make setup LOCKED=1 installs it\n"
     lines = [f"{name}=={number} --hash=sha256:{digest}\n" for name, number, digest in resolved()]
-    LOCK.write_text(head + "".join(lines))
+    LOCK.write_text(f"{_head()}\n" + "".join(lines))
+
+
+def _head() -> str:
+    """The first line of the file: what it is for."""
+    version = ".".join(platform.python_version_tuple()[:2])
+    return f"# By make lock, for Python {version} on {sys.platform} {platform.machine()}"
+
+
+def fits() -> bool:
+    """Whether the file is for this system and version of Python."""
+    return LOCK.read_text().partition("\n")[0] == _head()
 
 
 if __name__ == "__main__":
-    main()
+    if "--fits" in sys.argv[1:]:
+        print("1" if fits() else "", end="")
+    else:
+        main()

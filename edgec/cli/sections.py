@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from edgec.cli.echo import echo
+
 
 class SectionedOption(click.Option):
     """An option that `--help` shows under the title `section`; without one only `--help-all` shows it."""
@@ -57,7 +59,7 @@ def _help_all_option() -> click.Option:
     def show(ctx: click.Context, option: click.Parameter, value: bool) -> None:
         if value and not ctx.resilient_parsing:
             ctx.meta[_ALL] = True
-            click.echo(ctx.get_help())
+            echo(ctx.get_help())
             ctx.exit()
 
     return click.Option(

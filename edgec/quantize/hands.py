@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from itertools import chain, zip_longest
 
 from edgec.executors import Shared, each_done
-from edgec.quantize.steps import Step
 from edgec.quantize.trials import Memory, Score, Setting, Trial, judged
+from edgec.quantize.work import Step
 
 
 @dataclass(frozen=True)

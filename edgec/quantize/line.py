@@ -1,38 +1,10 @@
-"""What is computed once for all candidates that need it, whichever of their threads comes first."""
+"""A model through the steps of several candidates, which share the steps that they begin with."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from concurrent.futures import Future
-from threading import Lock
-from typing import TYPE_CHECKING, Any, TypeVar
-
-if TYPE_CHECKING:
-    from edgec.quantize.recipe import Candidate
-    from edgec.quantize.steps import Step
-    from edgec.quantize.work import Work
-
-T = TypeVar("T")
-
-
-class Once:
-    """Results by key. Threads that want one which is being made wait for it."""
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._found: dict[Hashable, Future[Any]] = {}
-
-    def get(self, key: Hashable, make: Callable[[], T]) -> T:
-        """What `make` made the first time."""
-        with self._lock:
-            mine = key not in self._found
-            future: Future[T] = self._found.setdefault(key, Future())
-        if mine:
-            try:
-                future.set_result(make())
-            except BaseException as e:
-                future.set_exception(e)
-        return future.result()
+from edgec.quantize.once import Once
+from edgec.quantize.recipe import Candidate
+from edgec.quantize.work import Step, Work
 
 
 class Line:

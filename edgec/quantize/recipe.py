@@ -10,7 +10,8 @@ from typing import Any
 from edgec_devices.decoding import from_toml
 
 from edgec.errors import InputError, did_you_mean
-from edgec.quantize.steps import Step, steps
+from edgec.quantize.steps import steps
+from edgec.quantize.work import Step
 
 FOLDER = Path(__file__).parent / "recipes"
 ORDER = ("graph", "ranges", "precision", "weights", "biases")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 
@@ -13,10 +13,9 @@ from edgec.errors import InternalError
 from edgec.executors import cores, in_order
 from edgec.ir import Array, Graph, Observe, Op, Run, Value, interp
 from edgec.quantize.calibration import Sample
-from edgec.quantize.line import Once
 from edgec.quantize.observers import Range
+from edgec.quantize.once import Once
 from edgec.quantize.rewrite import Int8, Rounded, rewrite
-from edgec.quantize.steps import Step
 from edgec.quantize.strands import Parts
 from edgec.quantize.survey import Survey
 from edgec.steps import Progress, each
@@ -62,6 +61,17 @@ class InterpRunners:
 
     def renew(self, run: Run, op: Op) -> None:
         """It reads them anew at every run."""
+
+
+class Step(Protocol):
+    """One step of a recipe. name: in recipes; that of its file. changes: the one part of `Work` that it may change."""
+
+    name: ClassVar[str]
+    changes: ClassVar[str]
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    def run(self, work: Work) -> None:
+        """Do it, on calibration samples alone."""
 
 
 @dataclass

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from edgec_devices.boards import Board, boards
 from edgec_devices.temporary import temporary_folder
+from edgec_runtime.printable import printable
 
 from edgec.steps import Progress
 from edgec.toolchain.cc import Compiler, zig_libraries
@@ -51,7 +52,9 @@ def main() -> None:
     """Build the libraries of every board's code and of this machine's."""
     for board in boards():
         for t in Board.load(board).targets:
-            build_libraries(Compiler.zig(t.library, t.program, t.mcpu), t.name, lambda text: print(text, flush=True))
+            build_libraries(
+                Compiler.zig(t.library, t.program, t.mcpu), t.name, lambda text: print(printable(text), flush=True)
+            )
 
 
 if __name__ == "__main__":

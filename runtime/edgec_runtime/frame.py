@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Protocol, Tuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,11 +12,18 @@ from .manifest import Manifest
 from .tensors import TensorInfo
 from .threads import ThreadPool, aligned
 
-if TYPE_CHECKING:
-    from .stick import Channel
-
 Array = NDArray[Any]
 _STALE = object()  # memory of a channel that was lost is still in use
+
+
+class Lender(Protocol):
+    """What lends a frame memory that another process has too: the Edge TPU's process (stick.py)."""
+
+    def attach(self) -> Tuple[int, Dict[str, Array]]:
+        """Memory for one frame: its number, and the tensors in it."""
+
+    def detach(self, slot: int) -> None:
+        """The frame of this number is not used any more."""
 
 
 class Scratch:
@@ -111,7 +118,7 @@ class Frame:
     # ---- the Edge TPU ------------------------------------------------------------------------------------------------
 
     @property
-    def channel(self) -> Optional["Channel"]:
+    def channel(self) -> Optional[Lender]:
         """The Edge TPU's process that has a part of it."""
         return None if self._bound is _STALE else self._bound  # type: ignore[return-value]
 
@@ -120,7 +127,7 @@ class Frame:
         """Its number in the Edge TPU's process."""
         return self._slot
 
-    def use(self, channel: Optional["Channel"]) -> None:
+    def use(self, channel: Optional[Lender]) -> None:
         """Before a run: what the Edge TPU reads and writes is where this process of it sees it; None: there is none.
 
         Raises stick.Gone where the process has ended; then the frame is as for None.

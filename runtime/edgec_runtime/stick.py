@@ -265,8 +265,8 @@ class Stick:
 
     def run(self, frame: Frame, name: str) -> bool:
         """Whether the segment ran; else it is to be run as its C twin."""
-        channel = frame.channel
-        if channel is not None and channel is self.channel:
+        channel = self.channel
+        if channel is not None and frame.channel is channel:
             start = time.perf_counter_ns()
             try:
                 ns = channel.run(frame.slot, self._segments[name])

@@ -32,7 +32,7 @@ def examples() -> dict[str, str]:
 @pytest.fixture
 def app(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     """A folder as the page has it: the examples, the bundle's files in model/, an input and what the bundle says."""
-    board = "pi5" if request.node.get_closest_marker("arm") else "host"
+    board = "pi4" if request.node.get_closest_marker("arm") else "host"
     made = builds.once(f"c-api {board}", lambda to: _bundle(board, to / "d.edgec")) / "d.edgec"
     for name, text in examples().items():
         (tmp_path / name).write_text(text)
@@ -50,7 +50,9 @@ def app(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
 
 
 def _bundle(board: str, path: Path) -> None:
-    edgec.compile(DIGITS / "digits.onnx", board, path, calibrate=DIGITS / "digits_calibration.npz", quantize="fast")
+    also = ["armv7"] if board == "pi4" else []
+    calibrate = DIGITS / "digits_calibration.npz"
+    edgec.compile(DIGITS / "digits.onnx", board, path, also=also, calibrate=calibrate, quantize="fast")
 
 
 def run(folder: Path, command: str) -> str:
@@ -114,7 +116,7 @@ int main(void) {
 
 
 def _compiled(model: Path, path: Path) -> None:
-    edgec.compile(model, "pi3", path)
+    edgec.compile(model, "pi3", path, also=["armv7"])
 
 
 def _array(name: str, data: bytes) -> str:

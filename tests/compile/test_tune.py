@@ -68,9 +68,10 @@ def rewritten(path: Path, to: Path, calls: bytes | None) -> Path:
     """A bundle with another calls.json, or none."""
     with Bundle.open(path) as opened:
         manifest = json.loads(opened.manifest_text)
-        files = {name: opened.read(name) for name in opened.names if name != CALLS_FILE}
+        files = {name: opened.read(name) for name in manifest["files"] if name != CALLS_FILE}
+        detached = manifest["files"].keys() - {*opened.names}
     files |= {CALLS_FILE: calls} if calls is not None else {}
-    write_bundle(to, {k: v for k, v in manifest.items() if k not in ("schema", "files")}, files)
+    write_bundle(to, {k: v for k, v in manifest.items() if k not in ("schema", "files")}, files, detached)
     return to
 
 

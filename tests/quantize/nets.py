@@ -18,8 +18,7 @@ from edgec.ops.shape import Reshape
 from edgec.ops.slice import Slice
 from edgec.ops.unary import HardSwish, Logistic, Relu
 from edgec.quantize.accuracy import tally
-from edgec.quantize.steps import Step
-from edgec.quantize.work import Work
+from edgec.quantize.work import Step, Work
 
 
 class Net:

@@ -22,7 +22,7 @@ from edgec.executors import Shared, cores, in_order
 from edgec.ir import Graph, print_graph
 from edgec.quantize import trials
 from edgec.quantize.hands import Hands
-from edgec.quantize.line import Once
+from edgec.quantize.once import Once
 from edgec.quantize.recipe import Recipe
 from edgec.quantize.search import Found, search
 from tests.quantize.nets import NETS, samples

@@ -15,10 +15,9 @@ from edgec.ops.unary import HardSwish, Logistic, Relu
 from edgec.quantize.accuracy import tally
 from edgec.quantize.functions import functions
 from edgec.quantize.judges import Drawn
-from edgec.quantize.steps import Step
 from edgec.quantize.steps.choose import Choose
 from edgec.quantize.steps.minmax import MinMaxRanges
-from edgec.quantize.work import Work
+from edgec.quantize.work import Step, Work
 from tests.quantize.nets import Net, samples
 
 

@@ -21,7 +21,7 @@ from edgec.quantize.histograms import METHODS, Histogram, entropy, mse, noise, p
 from edgec.quantize.params import activation_quant
 from edgec.quantize.products import Products, apply, products
 from edgec.quantize.recipe import Recipe
-from edgec.quantize.steps import Step, narrow, steps
+from edgec.quantize.steps import narrow, steps
 from edgec.quantize.steps.bias import BiasCorrection
 from edgec.quantize.steps.centre import Centre
 from edgec.quantize.steps.choose import Choose
@@ -32,7 +32,7 @@ from edgec.quantize.steps.minmax import MinMaxRanges
 from edgec.quantize.steps.narrow import Narrow
 from edgec.quantize.steps.ranges import Ranges
 from edgec.quantize.steps.separate import Separate
-from edgec.quantize.work import Work
+from edgec.quantize.work import Step, Work
 from tests.quantize.nets import NETS, Net, db, samples, swish, worked
 
 

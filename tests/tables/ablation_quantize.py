@@ -34,13 +34,12 @@ from edgec.quantize.accuracy import compare
 from edgec.quantize.histograms import METHODS
 from edgec.quantize.line import Line
 from edgec.quantize.recipe import Candidate, Recipe
-from edgec.quantize.steps import Step
 from edgec.quantize.steps.bias import BiasCorrection
 from edgec.quantize.steps.choose import Choose
 from edgec.quantize.steps.lower import Lower
 from edgec.quantize.steps.minmax import MinMaxRanges
 from edgec.quantize.steps.ranges import Ranges
-from edgec.quantize.work import Runners, Work
+from edgec.quantize.work import Runners, Step, Work
 from tests.tables.accuracy_rows import ROOT, SHARED, Case, digest
 from tests.tables.accuracy_ways import PREPROCESS, sources
 

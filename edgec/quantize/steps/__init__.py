@@ -10,21 +10,8 @@ import importlib
 import pkgutil
 from collections.abc import Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-if TYPE_CHECKING:
-    from edgec.quantize.work import Work
-
-
-class Step(Protocol):
-    """One step. name: in recipes; that of its file. changes: the one part of `Work` that it may change."""
-
-    name: ClassVar[str]
-    changes: ClassVar[str]
-    __dataclass_fields__: ClassVar[dict[str, Any]]
-
-    def run(self, work: Work) -> None:
-        """Do it, on calibration samples alone."""
+from edgec.quantize.work import Step
 
 
 @cache

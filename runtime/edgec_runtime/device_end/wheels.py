@@ -202,7 +202,8 @@ class Site:
         return {"runtime": version}
 
     def _try(self, wheels: List[str]) -> str:
-        command = [sys.executable, "-c", "import edgec_runtime; print(edgec_runtime.__version__)"]
+        # the session has all that a run needs, numpy too; the package alone imports nothing before it is used
+        command = [sys.executable, "-c", "import edgec_runtime.session; print(edgec_runtime.__version__)"]
         try:
             env = self.environment(wheels)
             # cwd: where nobody but root puts modules, which would be imported before those of the wheels
