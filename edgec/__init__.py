@@ -110,7 +110,7 @@ def compile(
         edgetpu: what it gets of what it can run: "auto" (what is faster) or "all"; optimistic: and of what it may have.
         labels: a text file, one a line. threads: of its C, 1 to 4. also: code for "armv7" or "host" too. cc: a compiler
         of this machine. tuned: what `tune` found, or "none". dump: "after=PASS" writes the graph beside the bundle.
-        workers, executor: who tries the ways of `quantize`. edgetpu_compiler: a path, "ssh://host", "folder:DIR", "none".
+        workers, executor: who tries ways of `quantize`. edgetpu_compiler: a path, "ssh://host", "folder:DIR", "none".
     """
     from edgec.drive.compile import compile_model
 

@@ -27,7 +27,7 @@ from edgec.errors import EdgecError, InputError, UnsupportedError
 from edgec.frontends import checked
 from edgec.frontends.onnx import graph_of
 from edgec.ir import Array, Graph, Run, interp
-from edgec.ir.opdef import ComputedError
+from edgec.ir.reading import ComputedError
 from edgec.passes.pipeline import optimize
 
 _DEVICES = ("CPU", "INTERP")

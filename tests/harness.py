@@ -81,6 +81,64 @@ def random_inputs(graph: Graph, seed: int = 1) -> dict[str, Array]:
     return {v.name: random_array(v.type, rng) for v in graph.inputs}
 
 
+_EXTREMES: Mapping[str, Array] = {
+    "largest": np.array([3e38, -3e38, 1, -1, 0.5, 0]),
+    "large": np.array([1e20, -1e20, 1e5, -1e4, 100, -100]),
+    "denormal": np.array([1e-39, 1e-40, -1e-40, 1e-45, 0]),
+}
+"""Numbers at which a formula overflows or underflows on the way, though its result is finite."""
+
+LARGE_MEAN = "large mean"
+
+
+def extreme_inputs(graph: Graph, seed: int = 5) -> dict[str, dict[str, Array]]:
+    """Inputs by what is extreme about their floats; none for a graph without float inputs.
+
+    Sums of products get no numbers near the largest, and those of two computed operands no large ones: whether they
+    overflow on the way depends on the order in which one adds.
+    """
+    floats = [v for v in graph.inputs if v.type.dtype == "float32"]
+    if not floats:
+        return {}
+    rng = np.random.default_rng(seed)
+    others = random_inputs(graph)
+    left_out = ({"largest"} if len(floats) < 2 else {"largest", "large"}) if sums_products(graph) else set()
+    found = {LARGE_MEAN: {v.name: 1000 + 0.1 * rng.standard_normal(v.type.shape) for v in floats}}
+    for name, numbers in _EXTREMES.items():
+        if name not in left_out:
+            found[name] = {v.name: rng.choice(numbers, v.type.shape) for v in floats}
+    return {name: {**others, **{n: x.astype(np.float32) for n, x in data.items()}} for name, data in found.items()}
+
+
+_WEIGHTED = ("transform_landmarks", "resize_bilinear", "resize_cubic", "grid_sample", "roi_align")
+"""Kinds whose sums of weighted elements are not counted as multiply-accumulates."""
+
+
+def sums_products(graph: Graph) -> bool:
+    """Whether an op adds up products, so that its rounding errors are those of its terms and not of its result."""
+    return any(op.spec.macs(op) or op.kind in _WEIGHTED for op in graph.ops)
+
+
+def assert_near(graph: Graph, got: Mapping[str, Array], want: Mapping[str, Array], case: str) -> None:
+    """Integers bit for bit; floats within 1e-5 of the range of the finite ones, or four units of the last place.
+
+    Of sums of products the largest magnitude counts in place of the range. Numbers below the normal ones may be zero:
+    generated code has the processor flush them. What is not finite is the same in both. case: what a failure is of.
+    """
+    for name, y in want.items():
+        mine = got[name]
+        finite = np.isfinite(y) if y.dtype.kind == "f" else np.zeros(y.shape, bool)
+        np.testing.assert_array_equal(mine[~finite], y[~finite], err_msg=case)
+        if finite.any():
+            exact = y[finite].astype(np.float64)
+            largest = np.abs(y[finite]).max()
+            span = float(largest) if sums_products(graph) else float(np.ptp(exact))
+            allowed = max(1e-5 * span, 4 * float(np.spacing(largest)), float(np.finfo(np.float32).tiny))
+            difference = np.abs(mine[finite].astype(np.float64) - exact)
+            assert np.isfinite(difference).all(), f"{case}: not finite where {exact[~np.isfinite(difference)][0]} is"
+            assert difference.max() <= allowed, f"{case}: {difference.max()} of {span}, {allowed} allowed"
+
+
 def run_c(
     graph: Graph, inputs: Mapping[str, Array], compiler: Compiler | None = None, core: Core = PLAIN
 ) -> dict[str, Array]:

@@ -42,7 +42,8 @@ from edgec.frontends.pt2 import SUFFIX as PT2
 from edgec.frontends.pt2 import load as load_pt2
 from edgec.ir import Array, Builder, Graph, OnnxNode, OpDef, Quant, QuantRule, TensorType, Value, fold
 from edgec.ir.attributes import Attributes
-from edgec.ir.opdef import ComputedError, by_name
+from edgec.ir.opdef import by_name
+from edgec.ir.reading import ComputedError
 from edgec.ops.cast import ONNX_TYPES, Cast
 from edgec.ops.linear_quantization import restored
 from edgec.ops.quantize import Dequantize, Quantize

@@ -9,7 +9,7 @@ from onnx import AttributeProto, FunctionProto, NodeProto
 
 from edgec.frontends.onnx_file import subgraphs
 from edgec.ir import Builder, Value
-from edgec.ir.opdef import ComputedError
+from edgec.ir.reading import ComputedError
 from edgec.ops.common import axis_of
 from edgec.ops.concat import Concat
 from edgec.ops.shape import Reshape

@@ -1,23 +1,24 @@
 """The intermediate representation: typed SSA graphs, their text form, their checks and their numpy meaning."""
 
 from edgec.ir.build import Builder
-from edgec.ir.graph import Graph, Op, State, Value
+from edgec.ir.graph import Graph, State
 from edgec.ir.interp import Calls, Observe, Run, fold, interp
 from edgec.ir.kernel import PART, PARTS, KernelCall, Pointer, Scratch, Share, Struct, Table, constant
 from edgec.ir.opdef import (
-    OnnxNode,
+    Op,
     OpDef,
     QuantRule,
     Refusal,
     Sample,
     TfliteCode,
-    TfliteOp,
     Uncertain,
     Versions,
     edgetpu_rule,
 )
+from edgec.ir.reading import OnnxNode, TfliteOp
 from edgec.ir.text import parse, print_graph
 from edgec.ir.types import Array, Quant, TensorType
+from edgec.ir.value import Value
 from edgec.ir.verify import verify
 
 __all__ = [

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from edgec.ir.graph import Graph, Names, Op, Value
-from edgec.ir.opdef import OpDef
+from edgec.ir.graph import Graph, Names
+from edgec.ir.opdef import Op, OpDef
 from edgec.ir.types import Array, Quant, TensorType
+from edgec.ir.value import Value
 
 
 class Builder:

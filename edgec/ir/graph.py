@@ -1,65 +1,15 @@
-"""Graph, Op and Value: a static single-assignment dataflow graph with static shapes."""
+"""Graph: a static single-assignment dataflow graph of operations, with static shapes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import Any
 
-from edgec.ir.types import Array, TensorType
-
-if TYPE_CHECKING:
-    from edgec.ir.kernel import KernelCall
-    from edgec.ir.opdef import OpDef
-
-
-@dataclass(eq=False)
-class Value:
-    """One tensor: a graph input, a constant, or the result of exactly one op."""
-
-    name: str
-    type: TensorType
-    const: Array | None = None
-
-    def __repr__(self) -> str:
-        return f"%{self.name}: {self.type}"
-
-
-@dataclass(eq=False)
-class Op:
-    """One operation: what it is and its attributes (`spec`), and the values it reads and writes.
-
-    `source` names the nodes of the model file that it came from, for messages.
-    """
-
-    spec: OpDef
-    inputs: list[Value]
-    outputs: list[Value]
-    source: str = ""
-
-    @property
-    def kind(self) -> str:
-        """The name of the operation, e.g. "conv2d"."""
-        return self.spec.kind
-
-    @property
-    def output(self) -> Value:
-        """The only output."""
-        assert len(self.outputs) == 1, f"{self.kind} has {len(self.outputs)} outputs"
-        return self.outputs[0]
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether its results have no element, so that nothing is to be computed."""
-        return not any(v.type.size for v in self.outputs)
-
-    def calls(self) -> tuple[KernelCall, ...]:
-        """The calls of plain kernels that compute it; none where nothing is to do."""
-        return () if self.is_empty else self.spec.calls(self)
-
-    def __repr__(self) -> str:
-        return f"{', '.join(map(repr, self.outputs))} = {self.kind}({', '.join(v.name for v in self.inputs)})"
+from edgec.ir.opdef import Op
+from edgec.ir.types import Array
+from edgec.ir.value import Value
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,11 +113,21 @@ class Graph:
         return Graph(self.name, inputs, outputs, ops, [*self.state])
 
     def __eq__(self, other: object) -> bool:
-        from edgec.ir.text import print_graph
+        """Whether both have the same text: names, types, elements of constants, attributes and sources."""
+        return isinstance(other, Graph) and self._form() == other._form()
 
-        return isinstance(other, Graph) and print_graph(self) == print_graph(other)
+    def _form(self) -> tuple[Any, ...]:
+        """All that the text says, as what can be compared. Attributes are compared as text: a NaN equals none."""
+        ops = [(repr(o.spec), _names(o.inputs), list(map(repr, o.outputs)), o.source) for o in self.ops]
+        constants = [(repr(v), v.const.tobytes()) for v in self.constants() if v.const is not None]
+        state = [(s.input, s.output, s.initial.dtype, s.initial.shape, s.initial.tobytes()) for s in self.state]
+        return self.name, list(map(repr, self.inputs)), _names(self.outputs), ops, constants, state
 
     __hash__ = None  # type: ignore[assignment]
+
+
+def _names(values: Iterable[Value]) -> list[str]:
+    return [v.name for v in values]
 
 
 def unique(base: str, taken: Callable[[str], bool]) -> str:

@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import numpy as np
 
 from edgec.errors import UnsupportedError
-from edgec.ir.graph import Graph, Op, Value
+from edgec.ir.graph import Graph
+from edgec.ir.opdef import Op
 from edgec.ir.types import Array
+from edgec.ir.value import Value
 from edgec.ir.verify import lacks_scale
 
 Observe = Callable[[Value, Array], None]

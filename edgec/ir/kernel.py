@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from edgec.ir.graph import Value
 from edgec.ir.types import Array
+from edgec.ir.value import Value
 
 
 @dataclass(frozen=True, eq=False)

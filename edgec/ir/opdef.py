@@ -8,19 +8,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
-from edgec.ir.attributes import Attributes, Options
+from edgec.ir.kernel import KernelCall
 from edgec.ir.types import Array, Quant, TensorType
-
-if TYPE_CHECKING:
-    from edgec.ir.build import Builder
-    from edgec.ir.graph import Op, Value
-    from edgec.ir.kernel import KernelCall
-
+from edgec.ir.value import Value
 
 LARGEST_MAPPED = 12_656_736
 """Elements of the largest tensor that was seen to map: [1,513,257,96] between PAD and DEPTHWISE_CONV_2D. Larger models
@@ -65,98 +60,6 @@ class Refusal:
     seen: str
     fix: str | None
     uncertain: bool = False
-
-
-class ComputedError(ValueError):
-    """A value hangs on the model's inputs where edgec needs a constant."""
-
-    def __init__(self, what: str, *values: Value) -> None:
-        names = ", ".join(v.name for v in values)
-        super().__init__(f"{what} ({names}) is computed at run time; edgec needs it to be constant")
-        self.values = values
-        self.inputs: frozenset[str] = frozenset()
-        """The model's inputs that they hang on, once a reader has found them."""
-
-
-@dataclass
-class OnnxNode:
-    """An ONNX node as `from_onnx` sees it: attributes decoded to Python, absent optional inputs None.
-
-    uint8: the quantized values that are int8 here and uint8 in the file; readers that make such values add them.
-    """
-
-    op_type: str
-    name: str
-    attrs: Attributes
-    inputs: list[Value | None]
-    n_outputs: int
-    opset: int
-    build: Builder
-    uint8: set[Value] = field(default_factory=set)
-
-    def input(self, i: int) -> Value:
-        """A required input."""
-        value = self.inputs[i] if i < len(self.inputs) else None
-        if value is None:
-            raise ValueError(f"input {i} is missing")
-        return value
-
-    def optional(self, i: int) -> Value | None:
-        """An optional input."""
-        return self.inputs[i] if i < len(self.inputs) else None
-
-    def const(self, i: int) -> Array | None:
-        """The constant given as input `i`, None when the input is absent; a computed value is refused."""
-        value = self.optional(i)
-        if value is None:
-            return None
-        if value.const is None:
-            raise ComputedError(f"input {i}", value)
-        return value.const
-
-
-@dataclass
-class TfliteOp:
-    """A TFLite operator as `from_tflite` sees it: `options` are the fields of the schema's table (None when the file
-    has none), of a custom operator its bytes.
-
-    Its values are int8 where the file has quantized uint8; `uint8` tells that the file's operator has such a tensor.
-    kept: its inputs that are variables, each with what it is at the next call; `from_tflite` says so. intermediates:
-    types of what its kernel computes on the way.
-    """
-
-    name: str
-    options: Any
-    version: int
-    inputs: list[Value | None]
-    outputs: list[Value]
-    build: Builder
-    uint8: bool = False
-    kept: dict[Value, Value] = field(default_factory=dict)
-    intermediates: tuple[TensorType, ...] = ()
-
-    def input(self, i: int) -> Value:
-        """A required input."""
-        value = self.inputs[i] if i < len(self.inputs) else None
-        if value is None:
-            raise ValueError(f"input {i} is missing")
-        return value
-
-    def const(self, i: int) -> Array:
-        """The constant given as input `i`."""
-        value = self.input(i)
-        if value.const is None:
-            raise ComputedError(f"input {i}", value)
-        return value.const
-
-    def ignore(self, *fields: str) -> None:
-        """Let these fields of the options be whatever they are: they have no effect here."""
-        if isinstance(self.options, Options):
-            self.options.ignore(*fields)
-
-    def present(self) -> list[Value]:
-        """The inputs that are there."""
-        return [v for v in self.inputs if v is not None]
 
 
 @dataclass(frozen=True)
@@ -306,13 +209,19 @@ class OpDef:
 
     # ---- model files --------------------------------------------------------------------------------------------
     @classmethod
-    def from_onnx(cls, node: OnnxNode) -> Value | list[Value]:
-        """Add the meaning of an ONNX node to `node.build`; returns the node's outputs."""
+    def from_onnx(cls, node: Any) -> Value | list[Value]:
+        """Add the meaning of an ONNX node to `node.build`; returns the node's outputs.
+
+        node: an OnnxNode, whose module stands above this one: it builds graphs of ops.
+        """
         raise NotImplementedError(f"{cls.kind}: from_onnx")
 
     @classmethod
-    def from_tflite(cls, op: TfliteOp) -> None:
-        """Add the meaning of a TFLite operator to `op.build`, writing `op.outputs`."""
+    def from_tflite(cls, op: Any) -> None:
+        """Add the meaning of a TFLite operator to `op.build`, writing `op.outputs`.
+
+        op: a TfliteOp, whose module stands above this one, as that of OnnxNode.
+        """
         raise NotImplementedError(f"{cls.kind}: from_tflite")
 
     def to_tflite(self, op: Op) -> TfliteCode | None:
@@ -380,6 +289,42 @@ class OpDef:
         """At most 12656736 elements, the largest tensor that was seen to map."""
         large = (v for v in [*op.inputs, *op.outputs] if v.type.size > LARGEST_MAPPED)
         return next((Uncertain(f"{v.name} has shape {list(v.type.shape)}") for v in large), None)
+
+
+@dataclass(eq=False)
+class Op:
+    """One operation: what it is and its attributes (`spec`), and the values it reads and writes.
+
+    `source` names the nodes of the model file that it came from, for messages.
+    """
+
+    spec: OpDef
+    inputs: list[Value]
+    outputs: list[Value]
+    source: str = ""
+
+    @property
+    def kind(self) -> str:
+        """The name of the operation, e.g. "conv2d"."""
+        return self.spec.kind
+
+    @property
+    def output(self) -> Value:
+        """The only output."""
+        assert len(self.outputs) == 1, f"{self.kind} has {len(self.outputs)} outputs"
+        return self.outputs[0]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether its results have no element, so that nothing is to be computed."""
+        return not any(v.type.size for v in self.outputs)
+
+    def calls(self) -> tuple[KernelCall, ...]:
+        """The calls of plain kernels that compute it; none where nothing is to do."""
+        return () if self.is_empty else self.spec.calls(self)
+
+    def __repr__(self) -> str:
+        return f"{', '.join(map(repr, self.outputs))} = {self.kind}({', '.join(v.name for v in self.inputs)})"
 
 
 def _declares(cls: type, name: str) -> bool:

@@ -21,9 +21,10 @@ from typing import Any
 
 import numpy as np
 
-from edgec.ir.graph import Graph, Op, State, Value
-from edgec.ir.opdef import OpDef
+from edgec.ir.graph import Graph, State
+from edgec.ir.opdef import Op, OpDef
 from edgec.ir.types import Array, Quant, TensorType
+from edgec.ir.value import Value
 
 _PLAIN = re.compile(r"[\w./:-]+")
 _NAME = r'%(?:[\w./:-]+|"(?:[^"\\]|\\.)*")'

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from edgec.ir.graph import Graph, Op, Value
-from edgec.ir.opdef import QuantRule
+from edgec.ir.graph import Graph
+from edgec.ir.opdef import Op, QuantRule
+from edgec.ir.value import Value
 
 Check = Callable[[Graph], Iterator[str]]
 

@@ -28,6 +28,11 @@ class Clamp(Unary):
     tflite = ("RELU_0_TO_1",)
     fn = staticmethod(lambda x, low, high: np.clip(x, low, high) if (low, high) != (None, None) else x)
 
+    def __post_init__(self) -> None:
+        """Where the bounds are crossed, every element becomes `high`, as ONNX and numpy have it: so `low` is that."""
+        if self.low is not None and self.high is not None and self.low > self.high:
+            object.__setattr__(self, "low", self.high)
+
     def table(self, x: TensorType, y: TensorType) -> Array:
         """As TFLite's clamping activations."""
         return lut.clamp_table(self.low, self.high, x, y)
@@ -115,8 +120,8 @@ class Clamp(Unary):
 
     @classmethod
     def variants(cls) -> Iterator[Unary]:
-        """Both bounds, one, none."""
-        yield from (cls(-0.5, 2.25), cls(None, 1.0), cls(0.3, None), cls())
+        """Both bounds, one, none, and bounds that are crossed."""
+        yield from (cls(-0.5, 2.25), cls(None, 1.0), cls(0.3, None), cls(), cls(2.0, -1.0))
 
 
 @dataclass(frozen=True)
@@ -157,29 +162,39 @@ class LeakyRelu(Unary):
 
 @dataclass(frozen=True)
 class Elu(Unary):
-    """x where x >= 0, else alpha * (e^x - 1)."""
+    """x where x >= 0, else alpha * (e^(rate * x) - 1)."""
 
     alpha: float = 1.0
+    rate: float = 1.0
 
     kind = "elu"
-    onnx = ("Elu",)
+    onnx = ("Elu", "Celu")
     tflite = ("ELU",)
     versions: ClassVar[tuple[int, int | None]] = (1, 1)
-    fn = staticmethod(lambda x, alpha: np.where(x >= 0, x, x.dtype.type(alpha) * np.expm1(np.minimum(x, 0))))
+
+    @staticmethod
+    def fn(x: Array, alpha: float, rate: float) -> Array:
+        """Both branches in the type of x."""
+        t = x.dtype.type
+        return np.where(x >= 0, x, t(alpha) * np.expm1(np.minimum(x, 0) * t(rate)))
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """alpha is 1 when absent."""
-        return node.build.add(cls(float(node.attrs.get("alpha", 1.0))), [node.input(0)], node.name)
+        """alpha is 1 when absent. Celu's branches meet without a bend: its rate is 1 / alpha."""
+        alpha = float(node.attrs.get("alpha", 1.0))
+        if node.op_type == "Celu" and not alpha:
+            raise ValueError("alpha is 0, by which Celu divides")
+        rate = 1 / alpha if node.op_type == "Celu" else 1.0
+        return node.build.add(cls(alpha, rate), [node.input(0)], node.name)
 
     def to_tflite(self, op: Any) -> Any:
-        """TFLite's alpha is 1."""
-        return super().to_tflite(op) if self.alpha == 1.0 else None
+        """TFLite's alpha and rate are 1."""
+        return super().to_tflite(op) if (self.alpha, self.rate) == (1.0, 1.0) else None
 
     @classmethod
     def variants(cls) -> Iterator[Unary]:
-        """TFLite's alpha and another."""
-        yield from (cls(), cls(0.5))
+        """TFLite's, another of Elu, and Celu's."""
+        yield from (cls(), cls(0.5), cls(2.0, 0.5))
 
 
 @dataclass(frozen=True)

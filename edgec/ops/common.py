@@ -10,7 +10,7 @@ from flatbuffers import flexbuffers
 
 from edgec.errors import UnsupportedError
 from edgec.ir import Array, KernelCall, Op, OpDef, Pointer, Quant, Struct, Table, TensorType, TfliteOp, Value
-from edgec.ir.opdef import ComputedError
+from edgec.ir.reading import ComputedError
 from edgec.ir.types import dequantize
 from edgec.ops.fixed_point import (
     ACTIVATIONS,

@@ -10,7 +10,8 @@ import numpy as np
 from onnx import TensorProto
 
 from edgec.ir import Array, Builder, KernelCall, OnnxNode, Op, OpDef, Sample, TensorType, TfliteOp, Value
-from edgec.ir.opdef import Arg, ComputedError
+from edgec.ir.opdef import Arg
+from edgec.ir.reading import ComputedError
 from edgec.ops.argmax import ArgMax
 from edgec.ops.arithmetic import FloorMod, Maximum
 from edgec.ops.binary import Add, Div

@@ -122,12 +122,15 @@ class InstanceNorm(OpDef):
         return channels_last(node, cls(node.attrs.get("epsilon", 1e-5), groups), [scale, bias])
 
     def c(self, op: Op) -> KernelCall:
-        """Sums of a row of pixels in float, of rows in double; means and variances live in scratch memory."""
+        """Sums of a run of pixels in float, of runs in double.
+
+        The scratch memory holds three doubles of each channel, or by vectors two doubles and three floats.
+        """
         shape = op.inputs[0].type.shape
         n, ch = shape[0], shape[-1]
         dims = {"n": n, "pixels": prod(shape[1:-1]), "c": ch, "group": ch // self.groups if self.groups else 1}
         spec = Struct("ek_norm_t", **dims, eps=self.eps)
-        return KernelCall.of("ek_instance_norm_f32", *op.inputs, op.output, Scratch(2 * ch * 8), spec)
+        return KernelCall.of("ek_instance_norm_f32", *op.inputs, op.output, Scratch(28 * ch), spec)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

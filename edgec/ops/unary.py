@@ -196,7 +196,7 @@ def _softplus(x: Array) -> Array:
 
 
 def _hard_swish(x: Array) -> Array:
-    return np.asarray(x * np.minimum(np.maximum(x + 3, 0), 6) / 6)
+    return np.asarray(x * (np.minimum(np.maximum(x + 3, 0), 6) / 6))  # x * 6 may overflow
 
 
 _POSITIVE = (0.0, 6.0)

@@ -148,7 +148,7 @@ def without(channels: Channels, dead: set[int], constants: Mapping[Value, Array]
     values = [v for v in graph.values() if v.const is None and v.type.dtype == "float32" and v.type.rank]
     for v in values:
         groups = channels.groups(v)
-        if {*groups.tolist()} <= dead:
+        if groups.size and {*groups.tolist()} <= dead:
             dead.discard(int(groups[0]))
     kept = {v: ~np.isin(channels.groups(v), [*dead]) for v in values}
     if all(k.all() for k in kept.values()):

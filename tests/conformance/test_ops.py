@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import edgec.ops  # noqa: F401 (registers all operations)
@@ -17,7 +18,9 @@ from tests import builds
 from tests.harness import (
     LIBRARY,
     assert_agree,
+    assert_near,
     build_library,
+    extreme_inputs,
     joined,
     random_inputs,
     run_c,
@@ -77,6 +80,19 @@ def test_c_is_interp(kind: str, sample: Sample) -> None:
         return
     source = next(source for other, source in _sources(kind) if other == graph)
     assert_agree(run_segment(library, source, graph, inputs), want)
+
+
+@pytest.mark.cc
+@pytest.mark.parametrize(("kind", "sample"), _cases())
+def test_c_is_interp_where_inputs_are_extreme(kind: str, sample: Sample) -> None:
+    graph = sample_graph(sample)
+    library = _library(kind)
+    source = next(source for other, source in _sources(kind) if other == graph)
+    for name, inputs in extreme_inputs(graph).items():
+        with np.errstate(all="ignore"):
+            want = interp(graph, inputs)
+        assert library is not None
+        assert_near(graph, run_segment(library, source, graph, inputs), want, f"{sample.spec} of {name} inputs")
 
 
 @pytest.mark.parametrize(("kind", "sample"), _cases())

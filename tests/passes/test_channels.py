@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from edgec.ir import Array, Graph, Value, interp, verify
+from edgec.ir import Array, Builder, Graph, TensorType, Value, interp, verify
 from edgec.ops.activation import LeakyRelu
 from edgec.ops.binary import Add, Mul
 from edgec.ops.concat import Concat
-from edgec.ops.matmul import FullyConnected
+from edgec.ops.conv import DepthwiseConv2D
+from edgec.ops.matmul import BatchMatMul, FullyConnected
 from edgec.ops.pad import Pad
 from edgec.ops.pool import AveragePool2D, MaxPool2D
 from edgec.ops.prelu import PRelu
@@ -216,3 +217,20 @@ def test_random_networks_with_dead_filters_compute_the_same(seed: int) -> None:
 @pytest.mark.parametrize("name", NETS)
 def test_where_nothing_is_dead_nothing_changes(name: str) -> None:
     assert not run(NETS[name]())
+
+
+def test_values_without_channels_are_left_alone() -> None:
+    """A product of empty tensors beside a convolution that has dead channels: all its channels are dead, and none."""
+    build = Builder("empty")
+    empty = build.const(np.zeros((2, 0, 1, 7), np.float32), "empty")
+    product = build.add(BatchMatMul(), [empty, build.input("rows", TensorType((0, 7, 0)))], "product")
+    weights = build.const(np.zeros((1, 1, 1, 6), np.float32), "weights")
+    bias = build.const(np.arange(6, dtype=np.float32), "bias")
+    image = build.input("image", TensorType((2, 4, 5, 6)))
+    build.graph.outputs = [build.add(DepthwiseConv2D(), [image, weights, bias], "y"), product]
+    rng = np.random.default_rng(0)
+    inputs = {"rows": np.zeros((0, 7, 0), np.float32), "image": rng.standard_normal((2, 4, 5, 6)).astype(np.float32)}
+    want = interp(build.graph, inputs)
+    optimize(build.graph)
+    for name, y in interp(build.graph, inputs).items():
+        np.testing.assert_array_equal(y, want[name])

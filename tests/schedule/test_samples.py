@@ -12,6 +12,8 @@ import edgec.ops  # noqa: F401 (registers all operations)
 from edgec.ir import Array, Builder, Graph, OpDef, Sample, TensorType, interp
 from edgec.ops.conv import Conv2D, DepthwiseConv2D
 from edgec.ops.matmul import FullyConnected
+from edgec.ops.norm import InstanceNorm
+from edgec.ops.reduce import Mean
 from edgec.ops.transpose_conv import TransposeConv2D
 from edgec.schedule.cores import Core, core
 from edgec.schedule.gemm_s8.avx2 import AVX2
@@ -21,7 +23,7 @@ from edgec.schedule.gemm_s8.panels import FAST, Requant, pack
 from edgec.schedule.gemm_s8.vnni import VNNI
 from edgec.schedule.gemm_s8.windows import Windows
 from edgec.schedule.variant import preferred
-from tests.harness import assert_agree, random_inputs, sample_graph
+from tests.harness import assert_agree, assert_near, extreme_inputs, random_inputs, sample_graph
 from tests.schedule.on import on
 from tests.schedule.runner import core_of, run_on
 from tests.schedule.samples import edges
@@ -57,6 +59,25 @@ def test_samples_agree_with_the_law(name: str) -> None:
     graphs, inputs = [g for g, _ in pairs], [x for _, x in pairs]
     for graph, given, got in zip(graphs, inputs, run_on(name, graphs, inputs), strict=True):
         assert_agree(got, interp(graph, given))
+
+
+@pytest.mark.parametrize("name", on())
+def test_extreme_inputs_agree_with_the_law(name: str) -> None:
+    """Each sample has one kind of extreme inputs, in turn; norms, whose sums are the hardest, have all."""
+    cases = []
+    for number, sample in enumerate(_samples()):
+        graph = sample_graph(sample)
+        if _is_taken(graph, core_of(name)):
+            every = list(extreme_inputs(graph).items())
+            turn = number % len(every) if every else 0
+            chosen = every if isinstance(sample.spec, (InstanceNorm, Mean)) else every[turn : turn + 1]
+            cases += [(graph, x, f"{sample.spec} {sample.label} of {what} inputs") for what, x in chosen]
+    assert len(cases) > 150
+    results = run_on(name, [graph for graph, _, _ in cases], [x for _, x, _ in cases])
+    for (graph, given, case), got in zip(cases, results, strict=True):
+        with np.errstate(all="ignore"):
+            want = interp(graph, given)
+        assert_near(graph, got, want, case)
 
 
 @pytest.mark.parametrize("name", ["cortex_a53", "cortex_a76", "x86_64_v3", "x86_64_v4_vnni"])

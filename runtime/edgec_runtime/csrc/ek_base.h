@@ -5,6 +5,7 @@
 #ifndef EK_BASE_H
 #define EK_BASE_H
 #include <math.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>

@@ -64,9 +64,9 @@ EK_KERNEL void ek_lrn_f32(const float *x, float *y, const ek_lrn_t *p) {
     for (int r = 0; r < p->rows; r++, x += p->c, y += p->c)
         for (int i = 0; i < p->c; i++) {
             const int from = EK_MAX(0, i - p->before), to = EK_MIN(p->c, i + p->after + 1);
-            float sum = 0;
-            for (int j = from; j < to; j++) sum += x[j] * x[j];
-            y[i] = x[i] / powf(p->bias + p->alpha * sum, p->beta);
+            double sum = 0; /* squares of large floats are none */
+            for (int j = from; j < to; j++) sum += (double)x[j] * (double)x[j];
+            y[i] = (float)((double)x[i] / pow((double)p->bias + (double)p->alpha * sum, (double)p->beta));
         }
 }
 

@@ -57,6 +57,27 @@ EK_SHARED void ek_softmax_f32_simd(const float *x, float *y, int rows, int n, co
     }
 }
 
+/* A vector of means in double, for what overflows in float. base: the first element of each. */
+EK_SHARED void ek_mean_wide_f32(const float *base, float *y, const ek_reduce_t *p) {
+    for (int l = 0; l < EK_VL; l++) {
+        double sum = 0;
+        for (int i = 0; i < p->red[0]; i++)
+            for (int j = 0; j < p->red[1]; j++)
+                for (int k = 0; k < p->red[2]; k++)
+                    sum += (double)base[(ptrdiff_t)i * p->red_stride[0] + (ptrdiff_t)j * p->red_stride[1]
+                                        + (ptrdiff_t)k * p->red_stride[2] + l];
+        y[l] = (float)(sum / ek_reduce_count(p));
+    }
+}
+
+EK_KERNEL bool ek_vf_all_finite(ek_vf v) {
+    float lanes[EK_VL];
+    ek_vf_store(lanes, v);
+    for (int l = 0; l < EK_VL; l++)
+        if (!isfinite(lanes[l])) return false;
+    return true;
+}
+
 /* Means over all but the innermost axis, of which there are at least 16 elements, one after the other; the last vector
  * overlaps the one before. Runs of 256 are added up in floats, then their sums. */
 EK_SHARED void ek_mean_f32_simd(const float *x, float *y, const ek_reduce_t *p, int part, int parts) {
@@ -85,7 +106,10 @@ EK_SHARED void ek_mean_f32_simd(const float *x, float *y, const ek_reduce_t *p, 
                     total = total + ((run[0] + run[1]) + (run[2] + run[3]));
                 }
             }
-            ek_vf_store(y + (ptrdiff_t)a * c + at, total * scale);
+            if (ek_vf_all_finite(total))
+                ek_vf_store(y + (ptrdiff_t)a * c + at, total * scale);
+            else
+                ek_mean_wide_f32(base, y + (ptrdiff_t)a * c + at, p);
         }
 }
 

@@ -39,14 +39,15 @@
 EK_UNARY_SIMD(ek_logistic_f32_simd, ek_vf_logistic(v))
 EK_UNARY_SIMD(ek_silu_f32_simd, v *ek_vf_logistic(v))
 EK_UNARY_SIMD(ek_tanh_f32_simd, ek_vf_tanh(v))
-EK_UNARY_SIMD(ek_hard_swish_f32_simd, v *EK_BETWEEN(v + 3.0f, 0, 6) * (1.0f / 6))
+EK_UNARY_SIMD(ek_hard_swish_f32_simd, v * (EK_BETWEEN(v + 3.0f, 0, 6) * (1.0f / 6)))
 EK_UNARY_SIMD(ek_exp_f32_simd, ek_vf_exp(v))
 EK_UNARY_SIMD(ek_erf_f32_simd, ek_vf_erf(v))
 EK_UNARY_SIMD(ek_softplus_f32_simd, ek_vf_softplus(v))
 EK_UNARY_SIMD(ek_gelu_f32_simd, ek_vf_fma(v * 0.5f, ek_vf_erf(v * 0.70710678f), v * 0.5f))
 EK_UNARY_SIMD(ek_gelu_tanh_f32_simd,
               ek_vf_fma(v * 0.5f, ek_vf_tanh(ek_vf_fma(v * v * v, ek_vf_set(0.035677408f), v * 0.79788456f)), v * 0.5f))
-EK_UNARY_SIMD(ek_elu_f32_simd, ek_vf_fma(ek_vf_expm1(ek_vf_min(v, EK_ZERO)), ek_vf_set(k->a), ek_vf_max(v, EK_ZERO)))
+EK_UNARY_SIMD(ek_elu_f32_simd,
+              ek_vf_fma(ek_vf_expm1(ek_vf_min(v, EK_ZERO) * k->b), ek_vf_set(k->a), ek_vf_max(v, EK_ZERO)))
 EK_UNARY_SIMD(ek_selu_f32_simd,
               ek_vf_fma(ek_vf_expm1(ek_vf_min(v, EK_ZERO)), ek_vf_set(k->a * k->b), ek_vf_max(v, EK_ZERO) * k->b))
 
