@@ -98,8 +98,18 @@ def _edgetpu_compiler() -> Iterator[Finding]:
     if platform.machine() != "x86_64":
         yield Finding("edgetpu_compiler", "warn", f"{seen}; Google builds it for x86-64 only")
         return
-    seen += " (in Google's apt repository, see coral.ai/docs/edgetpu/compiler)"
-    yield Finding("edgetpu_compiler", "warn", seen, "sudo apt-get install edgetpu-compiler")
+    seen += " (it is in Coral's archive alone, which this adds to apt)"
+    yield Finding("edgetpu_compiler", "warn", seen, f"{ADD_CORAL_ARCHIVE} && sudo apt-get install edgetpu-compiler")
+
+
+_CORAL_KEYRING = "/usr/share/keyrings/coral.gpg"
+_CORAL_ARCHIVE = "https://packages.cloud.google.com/apt"
+ADD_CORAL_ARCHIVE = (
+    f"curl -fsSL {_CORAL_ARCHIVE}/doc/apt-key.gpg | sudo gpg --dearmor --yes -o {_CORAL_KEYRING} && "
+    f"echo 'deb [signed-by={_CORAL_KEYRING}] {_CORAL_ARCHIVE} coral-edgetpu-stable main' "
+    "| sudo tee /etc/apt/sources.list.d/coral.list && sudo apt-get update"
+)
+"""The key is trusted for this archive alone; apt-key, which trusted keys for every archive, is gone since Debian 13."""
 
 
 def _cache() -> Iterator[Finding]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from edgec_runtime.device_end.elf import MACHINES
-from edgec_runtime.device_end.facts import EDGETPU_IDS, MODULES, TRIAL_S, distribution
+from edgec_runtime.device_end.facts import EDGETPU_IDS, EDGETPU_PCI_ID, MODULES, TRIAL_S, distribution
 
 from edgec_devices.throttling import HOT, POWER_BITS, SINCE_BOOT, TOO_HOT, UNDER_VOLTAGE, set_governor
 
@@ -18,10 +18,23 @@ FREE_BYTES = 256 << 20
 EDGETPU_STATES = dict(
     zip(EDGETPU_IDS, ("not yet initialised (18d1:9302 from its first use on)", "initialised"), strict=True)
 )
-# Built with TensorFlow 2.5; interpreters from 2.12 on pass it other structures and crash (google-coral/edgetpu#812).
-# Builds for later interpreters have their TensorFlow in the version: 16.0TF2.17.1-1.
+# Google's 16.0 was built with TensorFlow 2.5; interpreters from 2.12 on pass it other structures and crash
+# (google-coral/edgetpu#812). Maintained rebuilds have their TensorFlow in the version: 16.0tf2.19.1-1.
 LAST_PARTNER = (2, 11)
-PARTNERS = "builds for newer ones: github.com/feranick/libedgetpu/releases"
+REBUILT = re.compile(r"tf\d+\.\d+", re.I)
+RELEASES = "github.com/feranick/libedgetpu/releases"
+PARTNERS = f"rebuilds for newer ones: {RELEASES}"
+# No Debian and no Raspberry Pi OS has libedgetpu, the PCIe driver or edgetpu_compiler (docs/troubleshooting.md).
+LIBEDGETPU_DEB = "sudo apt-get install ./libedgetpu1-std_*.deb"
+GASKET_RELEASES = "github.com/feranick/gasket-driver/releases"
+GASKET_DEB = "sudo apt-get install ./gasket-dkms_*.deb"
+UDEV_RULES = "/etc/udev/rules.d/60-edgetpu.rules"
+ADD_UDEV_RULES = (
+    'printf \'SUBSYSTEM=="usb", ATTRS{idVendor}=="%s", GROUP="plugdev"\\n\' 1a6e 18d1 '
+    f"| sudo tee {UDEV_RULES} && sudo udevadm control --reload-rules && sudo udevadm trigger"
+)
+LITERT_GLIBC = (2, 34)
+"""The GNU C library that LiteRT's wheels for Arm need from 2.3 on, whatever their tags say."""
 
 
 @dataclass(frozen=True)
@@ -115,15 +128,25 @@ def _page_size(f: Facts) -> Iterator[Finding]:
 def _interpreters(f: Facts) -> Iterator[Finding]:
     if not f["trials"]:
         seen = "none; bundles run as C, but not on the Edge TPU"
-        yield Finding("TFLite interpreter", "warn", seen, _pip(f, "install ai-edge-litert"))
+        yield Finding("TFLite interpreter", "warn", seen, _pip(f, f"install {_interpreter_for(f)}"))
     for trial in f["trials"]:
         package = distribution(trial["module"])
         seen = f"{package} {trial['version'] or '?'}"
-        if trial["reached"] in ("import", "interpreter", "start"):
+        needs = re.search(r"GLIBC_([\d.]+)' not found", trial["said"])
+        if needs:
+            seen += f" needs the GNU C library {needs[1]}; this system has {f['glibc'] or 'another'}"
+            yield Finding("TFLite interpreter", "bad", seen, _pip(f, "install tflite-runtime"))
+        elif trial["reached"] in ("import", "interpreter", "start"):
             fix = _pip(f, f"install --force-reinstall {package}")
             yield Finding("TFLite interpreter", "bad", f"{seen}: {_ended(trial)}", fix)
         else:
             yield Finding("TFLite interpreter", "ok", seen)
+
+
+def _interpreter_for(f: Facts) -> str:
+    """The package that runs with this system's C library."""
+    found = tuple(int(n) for n in re.findall(r"\d+", f["glibc"] or "")[:2])
+    return "ai-edge-litert" if found >= LITERT_GLIBC else "tflite-runtime"
 
 
 def _pip(f: Facts, command: str) -> str:
@@ -150,8 +173,8 @@ def _ended(trial: Facts) -> str:
 def _libedgetpu(f: Facts) -> Iterator[Finding]:
     library = f["libedgetpu"] or {}
     if not library.get("name"):
-        seen = "missing; no Coral stick can be used here (in Google's apt repository, see coral.ai/software)"
-        yield Finding("libedgetpu", "warn", seen, "sudo apt-get install libedgetpu1-std")
+        seen = f"missing; no Coral Edge TPU can be used here; for this system's release it is at {RELEASES}"
+        yield Finding("libedgetpu", "warn", seen, LIBEDGETPU_DEB)
         return
     package = f"{library['package']} {library['version']}" if library["package"] else "of no Debian package"
     yield Finding("libedgetpu", "ok", f"{package}, {library['path']}")
@@ -159,6 +182,10 @@ def _libedgetpu(f: Facts) -> Iterator[Finding]:
 
 def _plugged(f: Facts) -> bool:
     return bool(f["usb"] or f["pcie"])
+
+
+PCI_ID = ":".join(number.removeprefix("0x") for number in EDGETPU_PCI_ID)
+"""As `lspci -nn` shows it."""
 
 
 def _pair(f: Facts) -> Iterator[Finding]:
@@ -190,7 +217,7 @@ def _pair(f: Facts) -> Iterator[Finding]:
 def known_to_crash(trial: Facts, library: Facts) -> bool:
     """By version: an interpreter that is newer than what Google built libedgetpu for."""
     version = library.get("version") or ""
-    if not version or "TF" in version:
+    if not version or REBUILT.search(version):
         return False
     found = tuple(int(n) for n in re.findall(r"\d+", trial["version"] or "")[:2])
     litert = trial["module"] == MODULES["litert"]  # its numbers started again at 1, after TensorFlow 2.17
@@ -198,12 +225,15 @@ def known_to_crash(trial: Facts, library: Facts) -> bool:
 
 
 def _partner(library: Facts) -> str:
-    return f"sudo apt-get install ./{library.get('package') or 'libedgetpu1-std'}_*.deb"
+    """What installs a downloaded rebuild in place of the library that is there."""
+    return LIBEDGETPU_DEB.replace("libedgetpu1-std", library.get("package") or "libedgetpu1-std")
 
 
 def _edgetpu(f: Facts) -> Iterator[Finding]:
-    if not _plugged(f):
-        seen = f"none: no USB {' or '.join(EDGETPU_IDS)}, no /dev/apex_0"
+    if f["pci"] and not f["pcie"]:
+        yield _without_driver(f)
+    elif not _plugged(f):
+        seen = f"none: no USB {' or '.join(EDGETPU_IDS)}, no PCIe {PCI_ID}"
         yield Finding("Coral Edge TPU", "warn", seen, "lsusb")
     for path in f["pcie"] or ():
         yield Finding("Coral Edge TPU", "ok", f"on PCIe, {path}")
@@ -220,18 +250,30 @@ def _edgetpu(f: Facts) -> Iterator[Finding]:
             yield _forbidden(f, stick)
         elif not f["udev"]:
             seen = "no udev rule for 1a6e and 18d1; the stick can be used now, perhaps not by other users"
-            yield Finding("Edge TPU permission", "warn", seen, "sudo apt-get install libedgetpu1-std")
+            yield Finding("Edge TPU permission", "warn", seen, ADD_UDEV_RULES)
         else:
             yield Finding("Edge TPU permission", "ok", f"{stick['node']}, {f['udev'][0]}")
+
+
+def _without_driver(f: Facts) -> Finding:
+    """An Edge TPU on PCIe for which Linux made no /dev/apex_0: what makes it is the driver pair gasket and apex."""
+    slots = ", ".join(card["slot"] for card in f["pci"])
+    drivers = {card["driver"] for card in f["pci"]} - {None}
+    if "apex" in drivers:
+        seen = f"on PCIe at {slots} with the driver apex, which made no /dev/apex_0: its interrupts may be missing"
+        return Finding("Coral Edge TPU", "bad", seen, "sudo dmesg | grep -iE 'apex|gasket'")
+    seen = (
+        f"on PCIe at {slots} ({PCI_ID}), but no /dev/apex_0: kernel {f['kernel']} has no driver for it (gasket and "
+        f"apex, as a DKMS package that builds on current kernels: {GASKET_RELEASES})"
+    )
+    return Finding("Coral Edge TPU", "bad", seen, GASKET_DEB)
 
 
 def _forbidden(f: Facts, stick: Facts) -> Finding:
     user = f["user"] or {"name": "?", "groups": []}
     seen = f"{user['name']} may not open {stick['node']}"
     if not f["udev"]:
-        return Finding(
-            "Edge TPU permission", "bad", f"{seen}: no udev rule for it", "sudo apt-get install libedgetpu1-std"
-        )
+        return Finding("Edge TPU permission", "bad", f"{seen}: no udev rule for it", ADD_UDEV_RULES)
     group = stick["group"] if stick["group"] not in (None, "root") else "plugdev"
     if group not in user["groups"]:
         fix = f"sudo usermod -aG {group} {user['name']}"

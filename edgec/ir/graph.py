@@ -8,7 +8,7 @@ from itertools import count
 from typing import Any
 
 from edgec.ir.opdef import Op
-from edgec.ir.types import Array
+from edgec.ir.types import Array, TensorType
 from edgec.ir.value import Value
 
 
@@ -118,16 +118,20 @@ class Graph:
 
     def _form(self) -> tuple[Any, ...]:
         """All that the text says, as what can be compared. Attributes are compared as text: a NaN equals none."""
-        ops = [(repr(o.spec), _names(o.inputs), list(map(repr, o.outputs)), o.source) for o in self.ops]
-        constants = [(repr(v), v.const.tobytes()) for v in self.constants() if v.const is not None]
+        ops = [(repr(o.spec), _names(o.inputs), _typed(o.outputs), o.source) for o in self.ops]
+        constants = [(v.name, v.type, v.const.tobytes()) for v in self.constants() if v.const is not None]
         state = [(s.input, s.output, s.initial.dtype, s.initial.shape, s.initial.tobytes()) for s in self.state]
-        return self.name, list(map(repr, self.inputs)), _names(self.outputs), ops, constants, state
+        return self.name, _typed(self.inputs), _names(self.outputs), ops, constants, state
 
     __hash__ = None  # type: ignore[assignment]
 
 
 def _names(values: Iterable[Value]) -> list[str]:
     return [v.name for v in values]
+
+
+def _typed(values: Iterable[Value]) -> list[tuple[str, TensorType]]:
+    return [(v.name, v.type) for v in values]
 
 
 def unique(base: str, taken: Callable[[str], bool]) -> str:

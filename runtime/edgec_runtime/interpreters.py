@@ -107,7 +107,7 @@ def _no_edgetpu(why: str) -> DeviceError:
     """To be raised."""
     return DeviceError(
         f"no Edge TPU can be opened ({why})",
-        hint="plug the stick in and install libedgetpu1-std; `edgec doctor` looks at both",
+        hint="plug the stick in and install libedgetpu; `edgec doctor` looks at both, and says from where",
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import os
+import re
 import shutil
 import struct
 import subprocess
@@ -31,7 +32,38 @@ from tests.runtime import tiny_model
 
 FIRMWARE = "sys/devices/platform/soc/soc:firmware/get_throttled"
 RULE = 'SUBSYSTEM=="usb",ATTRS{idVendor}=="1a6e",GROUP="plugdev"\nSUBSYSTEM=="usb",ATTRS{idVendor}=="18d1"\n'
-PACKAGE = "Package: libedgetpu1-std\nStatus: install ok installed\nArchitecture: arm64\nVersion: {}\n\n"
+PACKAGE = """Package: libcamera0.5
+Status: install ok installed
+Priority: optional
+Section: libs
+Installed-Size: 1410
+Architecture: arm64
+Multi-Arch: same
+Source: libcamera
+Version: 0.5.2+rpt20250903-1
+Depends: libc6 (>= 2.38), libcamera-ipa
+
+Package: libedgetpu1-std
+Status: install ok installed
+Priority: optional
+Section: misc
+Installed-Size: 1230
+Maintainer: Coral <coral-support@google.com>
+Architecture: arm64
+Source: libedgetpu
+Version: {}
+Replaces: libedgetpu1-max, libedgetpu1-legacy-max, libedgetpu1-legacy-std
+Depends: libc++1, libgcc-s1, libusb-1.0-0
+Description: Support library for Edge TPU
+
+"""
+"""Of /var/lib/dpkg/status: dpkg -l shows the second as "ii  libedgetpu1-std:arm64  16.0tf2.19.1-1  arm64"."""
+LSPCI = "0001:01:00.0 System peripheral [0880]: Global Unichip Corp. Coral Edge TPU [1ac1:089a]"
+"""A line of lspci -nn."""
+UNAME = "Linux attic 6.12.47+rpt-rpi-2712 #1 SMP PREEMPT Debian 1:6.12.47-1+rpt1 (2025-09-16) aarch64 GNU/Linux"
+"""uname -a."""
+LDD = "ldd (Debian GLIBC 2.41-12+rpt1) 2.41\nCopyright (C) 2024 Free Software Foundation, Inc.\n"
+"""ldd --version, the first lines."""
 
 
 def elf(align: int) -> bytes:
@@ -58,7 +90,7 @@ class Pi:
         self.write("etc/udev/rules.d/60-libedgetpu1-std.rules", RULE)
         self.plug("1-1", "046d", "c077", 12, 2)
         self.plug("2-1", "1a6e", "089a", 5000, 3)
-        self.write("var/lib/dpkg/status", PACKAGE.format("16.0TF2.17.1-1"))
+        self.write("var/lib/dpkg/status", PACKAGE.format("16.0tf2.19.1-1"))
         self.write("usr/lib/aarch64-linux-gnu/libedgetpu.so.1", elf(65536))
 
     def write(self, path: str, data: str | bytes) -> None:
@@ -66,6 +98,15 @@ class Pi:
         full = self.root / path
         full.parent.mkdir(parents=True, exist_ok=True)
         full.write_bytes(data.encode() if isinstance(data, str) else data)
+
+    def put_on_pci(self, line: str, driver: str | None = None) -> None:
+        """A card, of a line of `lspci -nn`."""
+        slot, vendor, device = re.fullmatch(r"(\S+) .*\[(\w{4}):(\w{4})\]", line).groups()  # type: ignore[union-attr]
+        self.write(f"sys/bus/pci/devices/{slot}/vendor", f"0x{vendor}\n")
+        self.write(f"sys/bus/pci/devices/{slot}/device", f"0x{device}\n")
+        if driver is not None:
+            (self.root / "sys/bus/pci/drivers" / driver).mkdir(parents=True)
+            (self.root / f"sys/bus/pci/devices/{slot}/driver").symlink_to(f"../../drivers/{driver}")
 
     def plug(self, port: str, vendor: str, product: str, speed: int, number: int) -> None:
         """A USB device."""
@@ -111,7 +152,7 @@ def test_a_healthy_pi(pi: Pi) -> None:
     assert "USB 1a6e:089a, not yet initialised" in found["Coral Edge TPU"].seen
     assert "on USB 3 (5000 Mb/s)" in found["Coral Edge TPU"].seen
     assert found["Edge TPU permission"].seen.startswith("/dev/bus/usb/002/003, /etc/udev/")
-    assert "libedgetpu1-std 16.0TF2.17.1-1" in found["libedgetpu"].seen
+    assert "libedgetpu1-std 16.0tf2.19.1-1" in found["libedgetpu"].seen
     assert "tried, it works" in found["Edge TPU delegate"].seen
     assert found["CPU clock"].seen == "ondemand, 1500 of 2400 MHz"
     assert found["temperature"].seen == "48 °C"
@@ -167,19 +208,74 @@ def test_permission(pi: Pi) -> None:
     facts["user"]["groups"].append("plugdev")
     assert judged(facts)["Edge TPU permission"].fix.startswith("sudo udevadm control")
     facts["udev"] = []
-    assert judged(facts)["Edge TPU permission"].fix == "sudo apt-get install libedgetpu1-std"
+    assert "| sudo tee /etc/udev/rules.d/" in judged(facts)["Edge TPU permission"].fix
     assert judged(facts)["Edge TPU permission"].status == "bad"
+
+
+def test_a_card_without_a_driver(pi: Pi, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is named with the kernel, and with what mends it; with its driver the node is what counts."""
+    shutil.rmtree(pi.root / "sys/bus/usb/devices/2-1")
+    monkeypatch.setattr("platform.release", lambda: UNAME.split()[2])
+    pi.put_on_pci("0000:00:00.0 PCI bridge [0604]: Broadcom Inc. and subsidiaries BCM2712 PCIe Bridge [14e4:2712]")
+    assert judged(pi.facts())["Coral Edge TPU"].seen.startswith("none: ")
+    pi.put_on_pci(LSPCI)
+    coral = judged(pi.facts())["Coral Edge TPU"]
+    assert coral.status == "bad"
+    for words in ("PCIe at 0001:01:00.0 (1ac1:089a)", "kernel 6.12.47+rpt-rpi-2712", "gasket and apex"):
+        assert words in coral.seen
+    assert coral.fix == "sudo apt-get install ./gasket-dkms_*.deb"
+    pi.write("dev/apex_0", "")
+    assert judged(pi.facts())["Coral Edge TPU"].seen == "on PCIe, /dev/apex_0"
+
+
+def test_a_card_whose_driver_makes_no_node(pi: Pi) -> None:
+    shutil.rmtree(pi.root / "sys/bus/usb/devices/2-1")
+    pi.put_on_pci(LSPCI, "apex")
+    coral = judged(pi.facts())["Coral Edge TPU"]
+    assert "with the driver apex, which made no /dev/apex_0" in coral.seen
+    assert coral.fix.startswith("sudo dmesg")
+
+
+def test_an_interpreter_that_needs_a_newer_c_library(pi: Pi) -> None:
+    said = (
+        "Traceback (most recent call last):\nImportError: /lib/aarch64-linux-gnu/libc.so.6: version `GLIBC_2.34' not "
+        "found (required by /home/pi/venv/lib/python3.9/site-packages/ai_edge_litert/libpywrap_litert_common.so)"
+    )
+    facts = {**pi.facts(reached="import", status=1, said=said), "glibc": "2.31"}
+    found = judged(facts)["TFLite interpreter"]
+    assert "needs the GNU C library 2.34; this system has 2.31" in found.seen
+    assert "tflite-runtime" in found.fix
+    for glibc, package in ((LDD.split("\n")[0].split()[-1], "ai-edge-litert"), ("2.31", "tflite-runtime")):
+        assert package in judged({**facts, "trials": [], "glibc": glibc})["TFLite interpreter"].fix
+
+
+@pytest.mark.parametrize(
+    ("version", "known"),
+    [
+        ("16.0", True),
+        ("15.0", True),
+        ("16.0tf2.19.1-1", False),
+        ("16.0TF2.17.1-1", False),
+        ("16.0tf2.17.1-1.bookworm", False),
+    ],
+)
+def test_rebuilds_are_known_by_the_tensorflow_in_their_version(pi: Pi, version: str, known: bool) -> None:
+    pi.write("var/lib/dpkg/status", PACKAGE.format(version))
+    shutil.rmtree(pi.root / "sys/bus/usb/devices/2-1")
+    facts = pi.facts(reached="delegate", status=1)
+    assert facts["libedgetpu"]["version"] == version
+    assert ("known to crash, " in judged(facts)["Edge TPU delegate"].seen) == known
 
 
 @pytest.mark.parametrize(
     ("version", "reached", "status", "judgement", "words"),
     [
-        ("16.0TF2.17.1-1", "done", 0, "ok", "tried, it works"),
+        ("16.0tf2.19.1-1", "done", 0, "ok", "tried, it works"),
         ("16.0", "done", 0, "ok", "tried, it works"),
         ("16.0", "interpreter with the delegate", -11, "bad", "making the interpreter with the delegate (SIGSEGV)"),
-        ("16.0TF2.17.1-1", "delegate", None, "bad", "it hung for 40 s making the delegate"),
+        ("16.0tf2.19.1-1", "delegate", None, "bad", "it hung for 40 s making the delegate"),
         ("16.0", "delegate", 1, "bad", "known to crash"),
-        ("16.0TF2.17.1-1", "delegate", 1, "bad", "it failed making the delegate: no stick"),
+        ("16.0tf2.19.1-1", "delegate", 1, "bad", "it failed making the delegate: no stick"),
     ],
 )  # fmt: skip
 def test_the_pair(pi: Pi, version: str, reached: str, status: int | None, judgement: str, words: str) -> None:
@@ -290,7 +386,7 @@ def test_facts_that_cannot_be_found_out_are_no_errors(pi: Pi) -> None:
 
 def test_pip_of_a_system_that_manages_its_python(pi: Pi) -> None:
     for managed, fix in ((False, "litert"), (True, "litert --break-system-packages")):
-        found = judged({**pi.facts(), "trials": [], "managed": managed})
+        found = judged({**pi.facts(), "trials": [], "managed": managed, "glibc": "2.41"})
         assert found["TFLite interpreter"].fix.endswith(fix)
 
 
@@ -326,7 +422,9 @@ def test_a_machine_that_compiles_nothing(monkeypatch: pytest.MonkeyPatch) -> Non
     found = {f.name: f for f in report.findings}
     assert found["zig (compiles for the boards)"].fix == "pip install ziglang"
     assert found["emulated boards"].fix == "sudo apt-get install qemu-user"
-    assert found["edgetpu_compiler"].fix == "sudo apt-get install edgetpu-compiler"
+    assert found["edgetpu_compiler"].fix.endswith("&& sudo apt-get install edgetpu-compiler")
+    assert "signed-by=" in found["edgetpu_compiler"].fix
+    assert "apt-key add" not in found["edgetpu_compiler"].fix
     assert not report.ok
 
 

@@ -99,3 +99,15 @@ def test_errors_name_the_line(line: str, message: str) -> None:
 def test_what_is_no_value_is_said_with_its_line(line: str) -> None:
     with pytest.raises(ParseError, match="line 3"):
         parse(f'graph "g"\ninput %x : float32[4]\n{line}\n')
+
+
+def test_graphs_that_differ_in_a_scale_differ() -> None:
+    """Equality is that of the texts: what only a scale or an element tells apart is not the same."""
+    texts = [
+        f'graph "g"\ninput %x : int8[2] q({scale}, 0)\nconst %c : float32[1] = [{element}]\noutput %x\noutput %c\n'
+        for scale, element in (("0.5", "1.0"), ("0.25", "1.0"), ("0.5", "2.0"))
+    ]
+    graphs = [parse(text) for text in texts]
+    assert graphs[0] == parse(texts[0])
+    assert graphs[0] != graphs[1]
+    assert graphs[0] != graphs[2]

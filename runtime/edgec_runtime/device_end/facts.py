@@ -27,6 +27,7 @@ from edgec_runtime.device_end.vitals import Execute, Files, read
 MODULES = {"litert": "ai_edge_litert.interpreter", "tflite-runtime": "tflite_runtime.interpreter"}
 EDGETPU_LIBRARIES = ("libedgetpu.so.1", "libedgetpu.so")
 EDGETPU_IDS = ("1a6e:089a", "18d1:9302")  # before and after its firmware was loaded
+EDGETPU_PCI_ID = ("0x1ac1", "0x089a")  # vendor and device, as /sys has them
 EDGETPU_PACKAGES = ("libedgetpu1-std", "libedgetpu1-max")
 CAMERA_PROGRAMS = ("rpicam-hello", "libcamera-hello", "cam")
 TRIAL_S = 40.0
@@ -82,11 +83,17 @@ def collect(folder: str, root: str = "/", execute: Execute = subprocess.run) -> 
         "packages": {name: _version(name) for name in ("numpy", "pycoral", *map(distribution, MODULES.values()))},
         "pycoral": _pycoral(),
         "managed": _managed(),
+        "glibc": _glibc(),
     }
     for name, look in (
-        ("user", m.user), ("usb", m.edgetpus), ("pcie", m.pcie), ("udev", m.udev_rules), ("libedgetpu", m.libedgetpu),
+        ("user", m.user),
+        ("usb", m.edgetpus),
+        ("pcie", m.pcie),
+        ("pci", m.pci),
+        ("udev", m.udev_rules),
+        ("libedgetpu", m.libedgetpu),
         ("cameras", m.cameras),
-    ):  # fmt: skip
+    ):
         facts[name] = _safely(look)
     vitals = read(root, execute)
     facts["throttled"], facts["celsius"] = vitals["throttled"], vitals["celsius"]
@@ -194,6 +201,18 @@ class _Machine(Files):
         """Edge TPUs on PCIe."""
         return ["/" + p for p in self.glob("dev/apex_[0-9]*")]
 
+    def pci(self) -> List[Facts]:
+        """Edge TPUs that lie on the PCI bus, with their kernel driver, None for one without."""
+        found = []
+        for path in self.glob("sys/bus/pci/devices/*/vendor"):
+            folder = os.path.dirname(path)
+            known = tuple(self.text(os.path.join(folder, name)).strip() for name in ("vendor", "device"))
+            if known == EDGETPU_PCI_ID:
+                driver = os.path.join(self.root, folder, "driver")
+                name = os.path.basename(os.path.realpath(driver)) if os.path.exists(driver) else None
+                found.append({"slot": os.path.basename(folder), "driver": name})
+        return found
+
     def udev_rules(self) -> List[str]:
         """Files with a rule for the Edge TPU on USB."""
         there = [p for d in ("etc", "lib", "usr/lib") for p in self.glob(f"{d}/udev/rules.d/*.rules")]
@@ -285,6 +304,12 @@ def _version(name: str) -> Optional[str]:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         return None
+
+
+def _glibc() -> Optional[str]:
+    """The version of the GNU C library, "2.36"; None for another C library."""
+    name, version = platform.libc_ver()
+    return version if name == "glibc" else None
 
 
 def _managed() -> bool:
