@@ -22,6 +22,7 @@ SOURCES = ("edgec", "partitioner/edgec_partitioner", "runtime/edgec_runtime", "d
 
 IN_DEBIAN = {
     "gcc",
+    "openssh-client",
     "python3",
     "python3-numpy",
     "qemu-system-arm",
@@ -40,10 +41,13 @@ PROSE = {"or", "and", "python"}
 
 ON_PYPI = {
     "ai-edge-litert",
+    "cryptography",
     "edgec",
     "numpy",
     "onnxruntime",
     "onnxscript",
+    "pillow",
+    "pyserial",
     "opencv-python-headless",
     "tflite-runtime",
     "ziglang",

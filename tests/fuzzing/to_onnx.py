@@ -166,7 +166,7 @@ def _squared_difference(w: Writer, s: Any, op: Op, x: list[str]) -> Made:
 
 
 @_for("leaky_relu", "elu")
-def _alpha(w: Writer, s: Any, op: Op, x: list[str]) -> Made:
+def _alpha(w: Writer, s: Any, op: Op, x: list[str]) -> Made | None:
     if op.kind == "elu" and s.rate != 1:
         return w.one("Celu", x[0], alpha=s.alpha) if s.rate * s.alpha == 1 else None
     return w.one({"leaky_relu": "LeakyRelu", "elu": "Elu"}[op.kind], x[0], alpha=s.alpha)
