@@ -91,6 +91,9 @@ def _system(f: Facts) -> Iterator[Finding]:
         yield Finding("architecture", "bad", f"{f['machine']} has no NEON; the code is for ARMv7 and later", "uname -m")
     elif f["target"] not in MACHINES:
         yield Finding("architecture", "bad", f"{seen}; nothing is compiled for that", "dpkg --print-architecture")
+    elif f["target"] == "linux-armv7":
+        seen += "; a bundle has code for that only where it was compiled for it"
+        yield Finding("architecture", "warn", seen, "edgec compile MODEL --target pi4 --also armv7")
     else:
         yield Finding("architecture", "ok", seen)
 

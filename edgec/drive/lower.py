@@ -222,8 +222,7 @@ def lower(
     say = progress or (lambda text: None)
     target = Target.parse(options.target, options.also)
     options.check()
-    passes_off, rewrites_off = _disabled(options.disable)
-    recipe = _recipe(options, EXPLAIN_RECIPE if assume else COMPILE_RECIPE)
+    (passes_off, rewrites_off), recipe = _disabled(options.disable), _recipe(options, assume)
     wishes = Wishes(options.optimistic, rewrites_off, everything=options.edgetpu == "all")
     say("read")
     imported = read_model(model, options.input_shapes, opaque=assume, fixed=options.fix, state=options.state)
@@ -317,9 +316,9 @@ def _precision_options(options: Options) -> str:
     return ", ".join(f"--{n.replace('_', '-')}" for n in names if getattr(options, n) not in (None, ()))
 
 
-def _recipe(options: Options, default: str) -> Recipe:
-    """The recipe that was named, or the default one, with what is to be left in float."""
-    recipe = Recipe.load(options.quantize or default)
+def _recipe(options: Options, assume: bool) -> Recipe:
+    """The recipe that was named, or the default one, with what is to be left in float. assume: as in `lower`."""
+    recipe = Recipe.load(options.quantize or (EXPLAIN_RECIPE if assume else COMPILE_RECIPE))
     allowed = share(_SLOWDOWN, options.max_slowdown)
     recipe = recipe if allowed is None else replace(recipe, slowdown=allowed)
     return replace(recipe, candidates=tuple(leaving(c, tuple(options.float_ops)) for c in recipe.candidates))

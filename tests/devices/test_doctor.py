@@ -351,6 +351,7 @@ def test_alignment_of_what_is_no_library(tmp_path: Path) -> None:
 CHANGES: list[tuple[dict[str, Any], str, str]] = [
     ({"machine": "armv6l"}, "architecture", "bad"),
     ({"target": "linux-riscv64"}, "architecture", "bad"),
+    ({"target": "linux-armv7", "bits": 32}, "architecture", "warn"),
     ({"python": "3.8.10"}, "Python", "bad"),
     ({"python": "3.10.2"}, "Python", "ok"),
     ({"packages": {"numpy": None, "pycoral": None}}, "numpy", "warn"),

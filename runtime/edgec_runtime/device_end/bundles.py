@@ -145,7 +145,11 @@ def unpack(disk: Disk, archive: zipfile.ZipFile, manifest: Dict[str, Any], folde
             raise Refused("bundle", f'"{what.source}" {fault}', hint)
         files[path] = what.sha256
     if not any(what.code for what in executed(manifest).values()):
-        there = ", ".join(sorted({*manifest["programs"], *manifest["libraries"]}))
-        what_is = f"the bundle has no code for {target}; it has {there or 'none'}"
-        raise Refused("bundle", what_is, "compile it with the --target of this board")
+        files_of = {**manifest["programs"], **manifest["libraries"]}
+        inside = sorted(t for t, path in files_of.items() if not manifest["files"][path].get("detached"))
+        what_is = f"the bundle has no code for {target}; it has {', '.join(inside) or 'none'}"
+        hint = "compile it with the --target of this board"
+        if target == "linux-armv7":  # the board may be right, and its system of 32 bits
+            hint += ", and with --also armv7 for a 32-bit system"
+        raise Refused("bundle", what_is, hint)
     return files
