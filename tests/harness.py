@@ -88,6 +88,9 @@ _EXTREMES: Mapping[str, Array] = {
 }
 """Numbers at which a formula overflows or underflows on the way, though its result is finite."""
 
+MANY_OPS = 40
+"""So many ops of a graph are named in a failure."""
+
 LARGE_MEAN = "large mean"
 
 
@@ -202,13 +205,19 @@ def run_tflite(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, Array]:
     return {v.name: interpreter.get_tensor(d["index"]) for d, v in zip(details, graph.outputs, strict=True)}
 
 
-def assert_agree(got: Mapping[str, Array], want: Mapping[str, Array], tolerance: float = FLOAT_TOLERANCE) -> None:
-    """Integers bit for bit; floats within `tolerance` of the output's largest magnitude."""
+def assert_agree(
+    got: Mapping[str, Array], want: Mapping[str, Array], tolerance: float = FLOAT_TOLERANCE, of: Graph | None = None
+) -> None:
+    """Integers bit for bit; floats within `tolerance` of the output's largest magnitude.
+
+    of: the graph that was run, which a failure names by its ops: a test that runs many in a loop gives it.
+    """
+    case = "" if of is None else ", ".join(map(repr, of.ops[:MANY_OPS]))
     for name, y in want.items():
         assert got[name].shape == y.shape
         assert got[name].dtype == y.dtype
         if y.dtype.kind == "f":
             scale = max(1e-6, float(np.abs(y[np.isfinite(y)]).max(initial=0.0)))
-            np.testing.assert_allclose(got[name], y, rtol=tolerance, atol=tolerance * scale)
+            np.testing.assert_allclose(got[name], y, rtol=tolerance, atol=tolerance * scale, err_msg=case)
         else:
-            np.testing.assert_array_equal(got[name], y)
+            np.testing.assert_array_equal(got[name], y, err_msg=case)

@@ -76,10 +76,10 @@ def test_c_is_interp(kind: str, sample: Sample) -> None:
     want = interp(graph, inputs)
     library = _library(kind)
     if library is None:  # alone, only the samples that are to blame fail
-        assert_agree(run_c(graph, inputs), want)
+        assert_agree(run_c(graph, inputs), want, of=graph)
         return
     source = next(source for other, source in _sources(kind) if other == graph)
-    assert_agree(run_segment(library, source, graph, inputs), want)
+    assert_agree(run_segment(library, source, graph, inputs), want, of=graph)
 
 
 @pytest.mark.cc
@@ -92,7 +92,7 @@ def test_c_is_interp_where_inputs_are_extreme(kind: str, sample: Sample) -> None
         with np.errstate(all="ignore"):
             want = interp(graph, inputs)
         assert library is not None
-        assert_near(graph, run_segment(library, source, graph, inputs), want, f"{sample.spec} of {name} inputs")
+        assert_near(graph, run_segment(library, source, graph, inputs), want, f"{kind} {sample.spec} of {name} inputs")
 
 
 @pytest.mark.parametrize(("kind", "sample"), _cases())
@@ -103,7 +103,7 @@ def test_tflite_is_interp(kind: str, sample: Sample) -> None:
     if any(op.spec.as_tflite() != op.spec for op in graph.ops):
         pytest.skip("TFLite rounds otherwise")
     inputs = random_inputs(graph)
-    assert_agree(run_tflite(graph, inputs), interp(graph, inputs))
+    assert_agree(run_tflite(graph, inputs), interp(graph, inputs), of=graph)
 
 
 @pytest.mark.cc

@@ -76,4 +76,4 @@ def test_scratch_is_on_the_stack_where_it_is_small(parts: int) -> None:
     assert "EK_STACK(" not in large.text
     inputs = [random_inputs(g, i) for i, g in enumerate(graphs)]
     for graph, given, got in zip(graphs, inputs, run_on("x86_64_v3", graphs, inputs, parts), strict=True):
-        assert_agree(got, interp(graph, given))
+        assert_agree(got, interp(graph, given), of=graph)

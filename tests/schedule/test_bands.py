@@ -123,7 +123,7 @@ def _compare(name: str, graphs: Sequence[Graph], parts: int) -> None:
     for graph, given, got in zip(graphs, inputs, run_on(name, graphs, inputs, parts), strict=True):
         want = interp(graph, given)
         assert all(np.unique(y).size > 20 for y in want.values())
-        assert_agree(got, want)
+        assert_agree(got, want, of=graph)
 
 
 @pytest.mark.parametrize("name", on(*WIDTHS))
@@ -136,7 +136,7 @@ def test_bands_write_among_the_channels_of_a_concat(name: str, monkeypatch: pyte
         assert segment_source(graph, "seg", core(name)).text.count(f"{BANDS}(") == 1
     inputs = [random_inputs(g) for g in graphs]
     for graph, given, got in zip(graphs, inputs, run_on(name, graphs, inputs, 3), strict=True):
-        assert_agree(got, interp(graph, given))
+        assert_agree(got, interp(graph, given), of=graph)
 
 
 @pytest.mark.parametrize("name", on(*WIDTHS))

@@ -100,7 +100,7 @@ def test_chains_compute_what_the_ops_do(name: str, parts: int) -> None:
         assert len(schedule(graph, target).steps) == 1
     inputs = [random_inputs(g, i) for i, g in enumerate(GRAPHS)]
     for graph, given, got in zip(GRAPHS, inputs, run_on(name, GRAPHS, inputs, parts), strict=True):
-        assert_agree(got, interp(graph, given))
+        assert_agree(got, interp(graph, given), of=graph)
 
 
 @pytest.mark.parametrize("name", on(*WIDTHS))
@@ -110,7 +110,7 @@ def test_what_is_read_as_a_view_is_stored_and_made_in_time(name: str) -> None:
         assert CHAIN in segment_source(graph, "seg", core(name)).text
     inputs = [random_inputs(g, i) for i, g in enumerate(graphs)]
     for graph, given, got in zip(graphs, inputs, run_on(name, graphs, inputs), strict=True):
-        assert_agree(got, interp(graph, given))
+        assert_agree(got, interp(graph, given), of=graph)
 
 
 def test_what_is_no_larger_than_a_block_stays_apart() -> None:

@@ -87,5 +87,6 @@ def test_gcc_and_clang_take_all_variants(name: str) -> None:
     want = [interp(g, given) for g, given in zip(graphs, inputs, strict=True)]
     for compiler, level in ((gcc, "-O3"), (clang, "-O2")):
         flags = (*CODE_FLAGS, *core(name).flags, level)
-        for got, right in zip(run_on(name, graphs, inputs, command=(*compiler, *flags)), want, strict=True):
-            assert_agree(got, right)
+        results = run_on(name, graphs, inputs, command=(*compiler, *flags))
+        for graph, got, right in zip(graphs, results, want, strict=True):
+            assert_agree(got, right, of=graph)

@@ -84,8 +84,8 @@ def test_what_follows_is_done_on_the_sums(name: str) -> None:
     want = [interp(g, given) for g, given in zip(graphs, inputs, strict=True)]
     for graph in graphs:
         assert segment_source(graph, "seg", core(name)).text.count("EK_OP void") == 1
-    for got, expected in zip(run_on(name, graphs, inputs), want, strict=True):
-        assert_agree(got, expected)
+    for graph, got, expected in zip(graphs, run_on(name, graphs, inputs), want, strict=True):
+        assert_agree(got, expected, of=graph)
 
 
 def test_a_function_is_not_called_for_a_few_floats() -> None:

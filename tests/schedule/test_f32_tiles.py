@@ -57,7 +57,7 @@ def test_tiles_for_known_windows_compute_what_the_layers_do(name: str) -> None:
     given = [random_inputs(g, i) for i, g in enumerate(graphs)]
     cases = [Case(g, x, core_of(name), DEFAULT) for g, x in zip(graphs, given, strict=True)]
     for graph, x, got in zip(graphs, given, run(name, cases), strict=True):
-        assert_agree(got, interp(graph, x))
+        assert_agree(got, interp(graph, x), of=graph)
 
 
 @pytest.mark.parametrize("name", on(*WIDTHS))
@@ -67,7 +67,7 @@ def test_a_phase_of_a_transposed_layer_may_alone_reach_beyond_the_image(name: st
     given = [random_inputs(g, i) for i, g in enumerate(graphs)]
     cases = [Case(g, x, core_of(name), DEFAULT) for g, x in zip(graphs, given, strict=True)]
     for graph, x, got in zip(graphs, given, run(name, cases), strict=True):
-        assert_agree(got, interp(graph, x))
+        assert_agree(got, interp(graph, x), of=graph)
 
 
 @pytest.mark.parametrize("name", on(*WIDTHS))
@@ -84,7 +84,7 @@ def test_depthwise_tiles_of_all_widths_compute_what_the_layers_do(name: str) -> 
     given = [random_inputs(g, i) for i, g in enumerate(graphs)]
     cases = [Case(g, x, small, DEFAULT) for g, x in zip(graphs, given, strict=True)]
     for graph, x, got in zip(graphs, given, run(name, cases), strict=True):
-        assert_agree(got, interp(graph, x))
+        assert_agree(got, interp(graph, x), of=graph)
 
 
 WIDE_AND_DEEP = ((4, 8), (5, 20), (6, 7), (7, 12), (8, 100), (9, 49), (10, 16), (11, 4), (12, 8), (14, 33), (16, 70))

@@ -163,7 +163,7 @@ def test_fused_code_computes_what_the_graph_means(name: str) -> None:
     graphs = [graph_of(build) for build in WANTED]
     inputs = [random_inputs(g, i) for i, g in enumerate(graphs)]
     for graph, given, got in zip(graphs, inputs, run_on(name, graphs, inputs), strict=True):
-        assert_agree(got, interp(graph, given))
+        assert_agree(got, interp(graph, given), of=graph)
 
 
 def _joined_int8() -> Graph:

@@ -103,7 +103,7 @@ def test_no_group_fetches_beyond_its_channels(name: str) -> None:
     inputs = random_inputs(build.graph)
     cases = [Case(build.graph, inputs, core_of(name), Rules(fetching))] * 2
     for got in run(name, cases):
-        assert_agree(got, interp(build.graph, inputs))
+        assert_agree(got, interp(build.graph, inputs), of=build.graph)
 
 
 @pytest.mark.cc

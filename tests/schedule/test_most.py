@@ -67,4 +67,4 @@ def test_a_function_times_a_constant_is_no_gate(name: str) -> None:
     graph = recurrent(3)
     x = random_inputs(graph)
     (got,) = run_on(name, [graph], [x])
-    assert_agree(got, interp(graph, x))
+    assert_agree(got, interp(graph, x), of=graph)

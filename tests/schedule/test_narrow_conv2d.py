@@ -47,7 +47,7 @@ def test_columns_as_channels_give_the_same_results(name: str, parts: int) -> Non
         assert NARROW in segment_source(graph, "seg", core(name)).text
     inputs = [random_inputs(g, i) for i, g in enumerate(graphs)]
     for graph, given, got in zip(graphs, inputs, run_on(name, graphs, inputs, parts), strict=True):
-        assert_agree(got, interp(graph, given))
+        assert_agree(got, interp(graph, given), of=graph)
 
 
 def test_vectors_that_are_full_stay_as_they_are() -> None:

@@ -58,7 +58,7 @@ def test_samples_agree_with_the_law(name: str) -> None:
     assert len(pairs) > 350
     graphs, inputs = [g for g, _ in pairs], [x for _, x in pairs]
     for graph, given, got in zip(graphs, inputs, run_on(name, graphs, inputs), strict=True):
-        assert_agree(got, interp(graph, given))
+        assert_agree(got, interp(graph, given), of=graph)
 
 
 @pytest.mark.parametrize("name", on())
@@ -71,7 +71,7 @@ def test_extreme_inputs_agree_with_the_law(name: str) -> None:
             every = list(extreme_inputs(graph).items())
             turn = number % len(every) if every else 0
             chosen = every if isinstance(sample.spec, (InstanceNorm, Mean)) else every[turn : turn + 1]
-            cases += [(graph, x, f"{sample.spec} {sample.label} of {what} inputs") for what, x in chosen]
+            cases += [(graph, x, f"{sample.spec.kind} {sample.label} of {what} inputs") for what, x in chosen]
     assert len(cases) > 150
     results = run_on(name, [graph for graph, _, _ in cases], [x for _, x, _ in cases])
     for (graph, given, case), got in zip(cases, results, strict=True):
