@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 
@@ -15,14 +16,29 @@ from edgec.ops.reduce import Mean
 from edgec.ops.resampling import TFLITE_MODES
 from edgec.ops.resize import ResizeBilinear
 from edgec.ops.softmax import Softmax
-from tests.harness import random_array
+from edgec.schedule.variant import variants
+from tests.harness import random_array, sample_graph
 from tests.schedule.layers import Layer, Pick
 
-_FLOAT = ("logistic", "tanh", "hard_swish", "exp", "erf", "softplus", "gelu", "mish", "elu", "selu")
-_BYTES = ("logistic", "tanh", "hard_swish")
-_PAIRS = ("add", "sub", "mul", "maximum", "minimum", "squared_difference", "prelu")
 _WITH_ACT = {"add": Add, "sub": Sub, "mul": Mul}
-_FLOAT_PAIRS = ("add", "sub", "mul", "prelu")
+
+
+@cache
+def elementwise(operands: int, dtype: str) -> tuple[OpDef, ...]:
+    """The elementwise ops of so many operands that a kernel variant computes, as their samples have them.
+
+    They follow from what is registered: an op or a variant that is added is fuzzed without being named here.
+    """
+    found: dict[str, OpDef] = {}
+    for cls in OpDef.registry.values():
+        for sample in cls.samples():
+            per_element = cls.elementwise or cls.kind == "prelu"
+            if not per_element or [arg.type.dtype for arg in sample.args] != [dtype] * operands:
+                continue
+            (op,) = sample_graph(sample).ops
+            if any(call.kernel in variants() for call in op.calls()):
+                found.setdefault(repr(sample.spec), sample.spec)
+    return tuple(found.values())
 
 
 def _layer(one: Pick, family: str, spec: OpDef, y: Quant | None, *args: tuple[TensorType, bool]) -> Layer:
@@ -56,11 +72,10 @@ def elements(one: Pick) -> Layer:
     """A function of floats or of bytes, or between them."""
     n, kind = (_length(one),), one("float", "float", "bytes", "quantize", "dequantize", "requantize")
     if kind == "float":
-        return _layer(one, "elementwise", OpDef.registry[one(*_FLOAT)](), None, (TensorType(n), False))
+        return _layer(one, "elementwise", one(*elementwise(1, "float32")), None, (TensorType(n), False))
     unsigned, x = one(False, True), TensorType(n, "int8", _quant(one))
     if kind == "bytes":
-        spec = OpDef.registry[one(*_BYTES)]()
-        return _layer(one, "elementwise", spec, _quant(one), (x, False))
+        return _layer(one, "elementwise", one(*elementwise(1, "int8")), _quant(one), (x, False))
     to = Quantize("uint8" if unsigned else "int8")
     if kind == "quantize":
         return _layer(one, "elementwise", to, _quant(one, unsigned), (TensorType(n), False))
@@ -76,7 +91,7 @@ def pairs(one: Pick) -> Layer:
     shape = one((c,), (5, c), (2, 3, 4, c))
     other = one(shape, shape, (c,), (1,), (*shape[:-1], 1), (1,) * (len(shape) - 1) + (c,))
     const, floats = one(False, True), one(False, True)
-    kind = one(*(_FLOAT_PAIRS if floats else _PAIRS))
+    kind = one(*sorted({spec.kind for spec in elementwise(2, "float32" if floats else "int8")}))
     if kind == "prelu":
         other = (c,)
     spec = _WITH_ACT[kind](one("none", "relu", "relu6")) if kind in _WITH_ACT else OpDef.registry[kind]()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -13,9 +14,11 @@ from edgec.ops.conv import Conv2D
 from edgec.ops.resize import ResizeBilinear
 from edgec.ops.shape import Reshape
 from edgec.schedule.cores import Core
+from edgec.schedule.kernels import binary, elementwise
 from edgec.schedule.steps import DEFAULT
 from edgec.schedule.variant import Rules, Schedule, Variant, legal
-from tests.harness import assert_agree, random_inputs
+from tests.harness import assert_agree, random_inputs, sample_graph
+from tests.schedule import layers_simd
 from tests.schedule.fuzz import PLAIN, verdicts
 from tests.schedule.on import on
 from tests.schedule.runner import BUILDS, Case, CrashError, build, core_of, run, start
@@ -122,3 +125,13 @@ def test_cases_are_shared_by_all_cores() -> None:
     assert found[:3] == [("a", 0, 250), ("b", 0, 250), ("c", 0, 250)]
     assert sum(count for _, _, count in found) == 1000
     assert "| all | 0 | 0 |" in list(markdown([]))
+
+
+def test_every_vector_function_is_fuzzed() -> None:
+    """Those of floats and of pairs of floats follow from the variants: one that is added is among the layers."""
+    for operands, module in ((1, elementwise), (2, binary)):
+        specs = layers_simd.elementwise(operands, "float32")
+        graphs = [sample_graph(s) for spec in specs for s in type(spec).samples() if s.spec == spec]
+        reached = {call.kernel for graph in graphs for op in graph.ops for call in op.calls()}
+        suffix = re.compile(r"ek_(?!quantize)\w+_f32")
+        assert {v.of for v in module.VARIANTS if suffix.fullmatch(v.of)} <= reached
