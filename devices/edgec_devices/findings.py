@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from edgec_runtime.device_end.elf import MACHINES
-from edgec_runtime.device_end.facts import EDGETPU_IDS, EDGETPU_PCI_ID, MODULES, TRIAL_S, distribution
+from edgec_runtime.device_end.facts import EDGETPU_IDS, EDGETPU_PCI, MODULES, TRIAL_S, distribution
 
 from edgec_devices.throttling import HOT, POWER_BITS, SINCE_BOOT, TOO_HOT, UNDER_VOLTAGE, set_governor
 
@@ -187,7 +187,7 @@ def _plugged(f: Facts) -> bool:
     return bool(f["usb"] or f["pcie"])
 
 
-PCI_ID = ":".join(number.removeprefix("0x") for number in EDGETPU_PCI_ID)
+PCI_ID = EDGETPU_PCI.partition("=")[2].lower()
 """As `lspci -nn` shows it."""
 
 
@@ -260,9 +260,8 @@ def _edgetpu(f: Facts) -> Iterator[Finding]:
 
 def _without_driver(f: Facts) -> Finding:
     """An Edge TPU on PCIe for which Linux made no /dev/apex_0: what makes it is the driver pair gasket and apex."""
-    slots = ", ".join(card["slot"] for card in f["pci"])
-    drivers = {card["driver"] for card in f["pci"]} - {None}
-    if "apex" in drivers:
+    slots = ", ".join(re.findall(r"^PCI_SLOT_NAME=(.+)$", "\n".join(f["pci"]), re.M))
+    if any("DRIVER=apex\n" in uevent for uevent in f["pci"]):
         seen = f"on PCIe at {slots} with the driver apex, which made no /dev/apex_0: its interrupts may be missing"
         return Finding("Coral Edge TPU", "bad", seen, "sudo dmesg | grep -iE 'apex|gasket'")
     seen = (

@@ -100,13 +100,11 @@ class Pi:
         full.write_bytes(data.encode() if isinstance(data, str) else data)
 
     def put_on_pci(self, line: str, driver: str | None = None) -> None:
-        """A card, of a line of `lspci -nn`."""
-        slot, vendor, device = re.fullmatch(r"(\S+) .*\[(\w{4}):(\w{4})\]", line).groups()  # type: ignore[union-attr]
-        self.write(f"sys/bus/pci/devices/{slot}/vendor", f"0x{vendor}\n")
-        self.write(f"sys/bus/pci/devices/{slot}/device", f"0x{device}\n")
-        if driver is not None:
-            (self.root / "sys/bus/pci/drivers" / driver).mkdir(parents=True)
-            (self.root / f"sys/bus/pci/devices/{slot}/driver").symlink_to(f"../../drivers/{driver}")
+        """A card, of a line of `lspci -nn`: what Linux says of it in the file uevent."""
+        slot, kind, ids = re.fullmatch(r"(\S+) .*\[(\w{4})\]: .*\[(\w{4}:\w{4})\]", line).groups()  # type: ignore[union-attr]
+        head = f"DRIVER={driver}\n" if driver is not None else ""
+        text = f"{head}PCI_CLASS={kind}00\nPCI_ID={ids.upper()}\nPCI_SUBSYS_ID={ids.upper()}\nPCI_SLOT_NAME={slot}\n"
+        self.write(f"sys/bus/pci/devices/{slot}/uevent", text)
 
     def plug(self, port: str, vendor: str, product: str, speed: int, number: int) -> None:
         """A USB device."""

@@ -70,10 +70,7 @@ def program_path() -> str:
 
 
 def executed(manifest: Dict[str, Any]) -> Dict[str, Executed]:
-    """What this machine executes of a bundle, by its path in a slot.  Raises what a damaged manifest gives.
-
-    A file that is not in the bundle, which the manifest calls detached, is code of the machine that compiled it.
-    """
+    """What this machine executes of a bundle, by its path in a slot.  Raises what a damaged manifest gives."""
     target = machine_target()
     paths = {"programs": program_path(), "libraries": f"lib/{target}/libmodel.so"}
     paths["weights"] = f"bin/{target}/{WEIGHTS_FILE}"
@@ -145,11 +142,9 @@ def unpack(disk: Disk, archive: zipfile.ZipFile, manifest: Dict[str, Any], folde
             raise Refused("bundle", f'"{what.source}" {fault}', hint)
         files[path] = what.sha256
     if not any(what.code for what in executed(manifest).values()):
-        files_of = {**manifest["programs"], **manifest["libraries"]}
-        inside = sorted(t for t, path in files_of.items() if not manifest["files"][path].get("detached"))
+        code = {**manifest["programs"], **manifest["libraries"]}
+        inside = sorted(t for t in code if not manifest["files"][code[t]].get("detached"))
         what_is = f"the bundle has no code for {target}; it has {', '.join(inside) or 'none'}"
-        hint = "compile it with the --target of this board"
-        if target == "linux-armv7":  # the board may be right, and its system of 32 bits
-            hint += ", and with --also armv7 for a 32-bit system"
+        hint = "compile it with the --target of this board; for a 32-bit system with --also armv7"
         raise Refused("bundle", what_is, hint)
     return files

@@ -27,7 +27,7 @@ from edgec_runtime.device_end.vitals import Execute, Files, read
 MODULES = {"litert": "ai_edge_litert.interpreter", "tflite-runtime": "tflite_runtime.interpreter"}
 EDGETPU_LIBRARIES = ("libedgetpu.so.1", "libedgetpu.so")
 EDGETPU_IDS = ("1a6e:089a", "18d1:9302")  # before and after its firmware was loaded
-EDGETPU_PCI_ID = ("0x1ac1", "0x089a")  # vendor and device, as /sys has them
+EDGETPU_PCI = "PCI_ID=1AC1:089A"
 EDGETPU_PACKAGES = ("libedgetpu1-std", "libedgetpu1-max")
 CAMERA_PROGRAMS = ("rpicam-hello", "libcamera-hello", "cam")
 TRIAL_S = 40.0
@@ -83,7 +83,7 @@ def collect(folder: str, root: str = "/", execute: Execute = subprocess.run) -> 
         "packages": {name: _version(name) for name in ("numpy", "pycoral", *map(distribution, MODULES.values()))},
         "pycoral": _pycoral(),
         "managed": _managed(),
-        "glibc": _glibc(),
+        "glibc": platform.libc_ver()[1],
     }
     for name, look in (
         ("user", m.user),
@@ -201,17 +201,9 @@ class _Machine(Files):
         """Edge TPUs on PCIe."""
         return ["/" + p for p in self.glob("dev/apex_[0-9]*")]
 
-    def pci(self) -> List[Facts]:
-        """Edge TPUs that lie on the PCI bus, with their kernel driver, None for one without."""
-        found = []
-        for path in self.glob("sys/bus/pci/devices/*/vendor"):
-            folder = os.path.dirname(path)
-            known = tuple(self.text(os.path.join(folder, name)).strip() for name in ("vendor", "device"))
-            if known == EDGETPU_PCI_ID:
-                driver = os.path.join(self.root, folder, "driver")
-                name = os.path.basename(os.path.realpath(driver)) if os.path.exists(driver) else None
-                found.append({"slot": os.path.basename(folder), "driver": name})
-        return found
+    def pci(self) -> List[str]:
+        """The uevent of each Edge TPU on PCIe."""
+        return [t for t in map(self.text, self.glob("sys/bus/pci/devices/*/uevent")) if EDGETPU_PCI in t]
 
     def udev_rules(self) -> List[str]:
         """Files with a rule for the Edge TPU on USB."""
@@ -304,12 +296,6 @@ def _version(name: str) -> Optional[str]:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         return None
-
-
-def _glibc() -> Optional[str]:
-    """The version of the GNU C library, "2.36"; None for another C library."""
-    name, version = platform.libc_ver()
-    return version if name == "glibc" else None
 
 
 def _managed() -> bool:

@@ -229,8 +229,8 @@ def _check_layout(archive: zipfile.ZipFile) -> None:
 
 
 def _check_files(archive: zipfile.ZipFile, files: Dict[str, Any]) -> None:
-    """Raises Untrusted unless the bundle has exactly the files of the manifest that are not detached."""
-    inside = [name for name, info in files.items() if not info.get("detached")]
+    """Exactly those of the manifest."""
+    inside = [n for n in files if not files[n].get("detached")]
     names = sorted(archive.namelist())
     for name in names:
         if name in inside and _digest(archive, name) != files[name]["sha256"]:

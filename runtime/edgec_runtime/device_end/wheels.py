@@ -202,7 +202,6 @@ class Site:
         return {"runtime": version}
 
     def _try(self, wheels: List[str]) -> str:
-        # the session has all that a run needs, numpy too; the package alone imports nothing before it is used
         command = [sys.executable, "-c", "import edgec_runtime.session; print(edgec_runtime.__version__)"]
         try:
             env = self.environment(wheels)
