@@ -222,13 +222,11 @@ def lower(
     say = progress or (lambda text: None)
     target = Target.parse(options.target, options.also)
     options.check()
-    (passes_off, rewrites_off), recipe = _disabled(options.disable), _recipe(options, assume)
+    passes_off, rewrites_off = _disabled(options.disable)
+    recipe = _recipe(options, assume)
     wishes = Wishes(options.optimistic, rewrites_off, everything=options.edgetpu == "all")
     say("read")
-    imported = read_model(model, options.input_shapes, opaque=assume, fixed=options.fix, state=options.state)
-    stated = stated_preprocessing(model, [tensor_info(v.name, v.type) for v in imported.given()])
-    preprocess = choose(imported.given(), options.preprocess, stated.by_input)
-    notes = [*stated.notes, *finite.check_constants(imported)]
+    imported, preprocess, notes = _read(model, options, opaque=assume)
     seen = dump or (lambda name, graph: None)
     seen("import", imported)
     say("optimise")
@@ -264,6 +262,17 @@ def lower(
         place(graph, target, wishes), floats, data.seen, left and not assume,
         (*notes, *_told_of_state(imported), *_precision_notes(float_model, options, floats, law)), law,
     )  # fmt: skip
+
+
+def _read(model: Path, options: Options, opaque: bool) -> tuple[Graph, Mapping[str, Preprocess], list[str]]:
+    """The graph of a model file, how photos become its inputs, and what there is to say of the file.
+
+    opaque: an operator that edgec cannot read becomes one that it does not look into.
+    """
+    graph = read_model(model, options.input_shapes, opaque=opaque, fixed=options.fix, state=options.state)
+    stated = stated_preprocessing(model, [tensor_info(v.name, v.type) for v in graph.given()])
+    preprocess = choose(graph.given(), options.preprocess, stated.by_input)
+    return graph, preprocess, [*stated.notes, *finite.check_constants(graph)]
 
 
 def _law(graph: Graph, target: Target) -> Graph:

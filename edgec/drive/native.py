@@ -22,6 +22,7 @@ from edgec.schedule.variant import Rules, Schedule, Variant, preferred
 from edgec.steps import COMPILE_C, Progress
 from edgec.toolchain.build import build_library
 from edgec.toolchain.cc import Compiler
+from edgec.toolchain.libraries import build_libraries
 
 _NAME = "here"
 _ALIGN = 64
@@ -47,6 +48,7 @@ def runner(graph: Graph, samples: int, compiler: Compiler, say: Progress, core: 
     work = sum(op.spec.macs(op) + _ELEMENT * sum(v.type.size for v in op.outputs) for op in graph.ops)
     if work * samples >= _WORTH_COMPILING:
         try:
+            build_libraries(compiler, "this machine", say)
             waits = partial(say, f"{COMPILE_C} of the {'float' if core is None else 'int8'} model")
             return NativeGraph(graph, compiler, core, waits=waits)
         except (NotImplementedError, UnsupportedError):

@@ -118,12 +118,19 @@ class Graph:
 
     def _form(self) -> tuple[Any, ...]:
         """All that the text says, as what can be compared. Attributes are compared as text: a NaN equals none."""
-        ops = [(repr(o.spec), _names(o.inputs), _typed(o.outputs), o.source) for o in self.ops]
-        constants = [(v.name, v.type, v.const.tobytes()) for v in self.constants() if v.const is not None]
-        state = [(s.input, s.output, s.initial.dtype, s.initial.shape, s.initial.tobytes()) for s in self.state]
+        ops = []
+        for op in self.ops:
+            ops.append((repr(op.spec), _names(op.inputs), _typed(op.outputs), op.source))
+        constants = [(v.name, v.type, _elements(v.const)) for v in self.constants()]
+        state = [(s.input, s.output, _elements(s.initial)) for s in self.state]
         return self.name, _typed(self.inputs), _names(self.outputs), ops, constants, state
 
     __hash__ = None  # type: ignore[assignment]
+
+
+def _elements(array: Array | None) -> tuple[Any, ...]:
+    """An array as what can be compared bit for bit: with its NaN, and with the sign of its zeros."""
+    return () if array is None else (array.dtype, array.shape, array.tobytes())
 
 
 def _names(values: Iterable[Value]) -> list[str]:

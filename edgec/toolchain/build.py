@@ -67,7 +67,6 @@ def build(
 def build_library(text: str, csrc: Path, compiler: Compiler, extra: Sequence[str] = ()) -> bytes:
     """A library of one C text."""
     store = objects()
-    build_libraries(compiler, "this machine", lambda text: None)
     with temporary_folder("build") as tmp:
         target = _Target(tmp / "one", csrc, compiler, store)
         made = target.link("libmodel.so", {"model.o": target.compile("model.c", text, extra)})

@@ -123,9 +123,10 @@ def relaxed(p: Problem, overheads: bool = False) -> Relaxation:
         _calls(rows, p, {n: terms[0] for n, terms in inside.items()})
     values, bound = _solve(rows, RELAXATION_NODES)
     places: dict[Op, Place] = {op: "cpu" for n in p.nodes for op in n.ops}
-    if values is not None:
-        chosen = (n for n, ((column, _),) in ((n, terms[0]) for n, terms in inside.items()) if values[column] > 0.5)
-        places |= {op: "edgetpu" for n in chosen for op in n.ops}
+    for n, segments in inside.items():
+        [(column, _)] = segments[0]  # there is one segment here, and one column that says whether a node is in it
+        if values is not None and values[column] > 0.5:
+            places |= dict.fromkeys(n.ops, "edgetpu")
     return Relaxation(bound, places)
 
 

@@ -30,6 +30,7 @@ def one(spec: OpDef, x: TensorType, y: Quant | None = None) -> Graph:
         ("hard_sigmoid", HardSigmoid(1 / 6)),
         ("hard_swish", HardSwish()),
         ("tanh_polynomial", Elu()),
+        ("tanh_polynomial", Elu(0.5, 2.0)),
         ("tanh_polynomial", Selu()),
         ("tanh_polynomial", Softplus()),
         ("tanh_polynomial", Mish()),

@@ -66,7 +66,7 @@ def _graph(layer: tuple[OpDef, tuple[int, ...], tuple[int, ...], int], chain: st
             "logistic": (Logistic(), [y]),
             "tanh": (Tanh(), [y]),
             "gelu": (Gelu(), [y]),
-            "elu": (Elu(0.7), [y]),
+            "elu": (Elu(0.7, 1.5), [y]),
         }
         if name in GATES:
             y = build.add(Mul(), [y, build.add(GATES[name], [y], f"gate{i}")], f"y{i}")

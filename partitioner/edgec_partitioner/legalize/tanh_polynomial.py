@@ -1,13 +1,14 @@
 """Functions of e^x that the Edge TPU lacks become polynomials of TANH, which it has.
 
-Pattern: ELU, SELU, softplus, Mish. Condition: a positive slope of an (S)ELU. Replacement: MUL, ADD, SUB, RELU and TANH.
-With s = tanh(|x| / 2) and t = tanh(x / 2), an ELU is relu(x) less a cubic of s where x is negative, softplus is relu(x)
-and a square of s, Mish is x times a cubic of t. Proof: e^-|x| = (1 - s) / (1 + s), so each is a function of s or t with
-no pole near -1 … 1, and little is lost when it becomes a polynomial. With the coefficients below, the best of their
-degree that are exact where tanh saturates, the largest differences over all x are 0.0035 times the slope (ELU, SELU),
-0.0041 (softplus) and 0.0066 (Mish); the stated bound is the last against a largest result of 1. On int8, where half a
-step of TANH is 0.004 already, the error is a tenth larger than that of the exact function. Pays where convolutions are
-on both sides, which it keeps together; it is ten elementwise ops at most.
+Pattern: ELU and CELU, SELU, softplus, Mish. Condition: positive slopes of an ELU, CELU or SELU. Replacement: MUL, ADD,
+SUB, RELU and TANH. With s = tanh(rate |x| / 2), where only a CELU has a rate other than 1, and t = tanh(x / 2), an ELU is
+relu(x) less a cubic of s where x is negative, softplus is relu(x) and a square of s, Mish is x times a cubic of t. Proof:
+e^-|x| = (1 - s) / (1 + s), so each is a function of s or t with no pole near -1 … 1, and little is lost when it becomes a
+polynomial. With the coefficients below, the best of their degree that are exact where tanh saturates, the largest
+differences over all x are 0.0035 times the slope (ELU, SELU), 0.0041 (softplus) and 0.0066 (Mish); the stated bound is
+the last against a largest result of 1. On int8, where half a step of TANH is 0.004 already, the error is a tenth larger
+than that of the exact function. Pays where convolutions are on both sides, which it keeps together; it is ten
+elementwise ops at most.
 """
 
 from __future__ import annotations
@@ -49,10 +50,11 @@ def rewrite(r: Rewriter, op: Op) -> bool:
         r.update(op, Add(), [positive, parts.polynomial(s, _LOG_ONE_PLUS_EXP)])
     elif isinstance(spec, Elu | Selu):
         gamma = spec.gamma if isinstance(spec, Selu) else 1.0
-        if spec.alpha <= 0 or gamma <= 0:
+        rate = spec.rate if isinstance(spec, Elu) else 1.0
+        if spec.alpha <= 0 or gamma <= 0 or rate <= 0:
             return False
         positive = parts.made(Relu(), x if gamma == 1 else parts.times(x, gamma))
-        s = parts.made(Tanh(), parts.made(Relu(), parts.times(x, -0.5)))
+        s = parts.made(Tanh(), parts.made(Relu(), parts.times(x, -0.5 * rate)))
         r.update(op, Sub(), [positive, parts.polynomial(s, [gamma * spec.alpha * c for c in _ONE_LESS_EXP])])
     return True
 
@@ -84,6 +86,7 @@ def example(rng: np.random.Generator) -> Graph:
     """Each function, of enough elements that one result is above 1; slopes up to 1."""
     build = Builder("tanh_polynomial")
     x = build.input("x", TensorType((1, *map(int, rng.integers(4, 9, 2)), int(rng.integers(4, 9)))))
-    spec: OpDef = (Elu(), Elu(float(rng.uniform(0.1, 1))), Selu(), Softplus(), Mish())[rng.integers(5)]
+    elu = Elu(float(rng.uniform(0.1, 1)), float(rng.uniform(0.5, 2)))
+    spec: OpDef = (Elu(), elu, Selu(), Softplus(), Mish())[rng.integers(5)]
     build.graph.outputs = [build.add(spec, [x])]
     return build.graph

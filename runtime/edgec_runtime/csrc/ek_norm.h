@@ -25,8 +25,25 @@ enum { EK_NORM_RUN = 64 }; /* elements whose sum fits a float; the sums of runs 
  * so that neither loses digits where the mean is much larger than the deviation, and the result is that of the exact
  * mean: (x - mean) * k = d * k - shift * k. Where floats overflow on the way, ek_norm_wide_f32 does all in double. */
 
-/* For each channel of one image the sum of d over the pixels and, unless null, that of its squares; then, in all
- * channels of a group, the mean of the group's. centre: null for zeros. */
+/* The sums of channels from..to become the means of their groups, which all channels of a group then have.
+ * square: null where only the sums are wanted. */
+EK_KERNEL void ek_norm_group_means(double *sum, double *square, int from, int to, const ek_norm_t *p) {
+    const double n = (double)p->pixels * p->group;
+    for (int g = from; g < to; g += p->group) {
+        double total = 0, total_square = 0;
+        for (int j = g; j < g + p->group; j++) {
+            total += sum[j];
+            if (square) total_square += square[j];
+        }
+        for (int j = g; j < g + p->group; j++) {
+            sum[j] = total / n;
+            if (square) square[j] = total_square / n;
+        }
+    }
+}
+
+/* For each channel of one image the mean, over the pixels and the channels of its group, of d and, unless null, of its
+ * square. centre: null for zeros. */
 EK_KERNEL void ek_norm_sums(const float *x, const double *centre, double *sum, double *square, const ek_norm_t *p) {
     for (int first = 0; first < p->c; first += EK_LANES) {
         const int lanes = EK_MIN(EK_LANES, p->c - first);
@@ -53,18 +70,7 @@ EK_KERNEL void ek_norm_sums(const float *x, const double *centre, double *sum, d
             }
         }
     }
-    const double n = (double)p->pixels * p->group;
-    for (int from = 0; from < p->c; from += p->group) {
-        double total = 0, total_square = 0;
-        for (int j = from; j < from + p->group; j++) {
-            total += sum[j];
-            if (square) total_square += square[j];
-        }
-        for (int j = from; j < from + p->group; j++) {
-            sum[j] = total / n;
-            if (square) square[j] = total_square / n;
-        }
-    }
+    ek_norm_group_means(sum, square, 0, p->c, p);
 }
 
 /* 1 / sqrt(variance + eps) from the means of d and of its square. Rounding may take a variance of zero below it. */

@@ -46,18 +46,7 @@ EK_KERNEL void ek_norm_means(const float *x, const float *centre, double *sum, d
                 if (squares) square[at + j] += (double)lanes_square[j];
             }
         }
-    const double n = (double)p->pixels * p->group;
-    for (int j = share.from; j < share.to; j += p->group) {
-        double total = 0, total_square = 0;
-        for (int k = j; k < j + p->group; k++) {
-            total += sum[k];
-            if (squares) total_square += square[k];
-        }
-        for (int k = j; k < j + p->group; k++) {
-            sum[k] = total / n;
-            if (squares) square[k] = total_square / n;
-        }
-    }
+    ek_norm_group_means(sum, square, share.from, share.to, p);
 }
 
 /* What follows: a clamp, then, where something is added, that and another clamp. */
