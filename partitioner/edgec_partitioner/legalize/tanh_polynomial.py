@@ -1,14 +1,14 @@
 """Functions of e^x that the Edge TPU lacks become polynomials of TANH, which it has.
 
-Pattern: ELU and CELU, SELU, softplus, Mish. Condition: positive slopes of an ELU, CELU or SELU. Replacement: MUL, ADD,
-SUB, RELU and TANH. With s = tanh(rate |x| / 2), where only a CELU has a rate other than 1, and t = tanh(x / 2), an ELU is
-relu(x) less a cubic of s where x is negative, softplus is relu(x) and a square of s, Mish is x times a cubic of t. Proof:
-e^-|x| = (1 - s) / (1 + s), so each is a function of s or t with no pole near -1 … 1, and little is lost when it becomes a
-polynomial. With the coefficients below, the best of their degree that are exact where tanh saturates, the largest
-differences over all x are 0.0035 times the slope (ELU, SELU), 0.0041 (softplus) and 0.0066 (Mish); the stated bound is
-the last against a largest result of 1. On int8, where half a step of TANH is 0.004 already, the error is a tenth larger
-than that of the exact function. Pays where convolutions are on both sides, which it keeps together; it is ten
-elementwise ops at most.
+Pattern: ELU and CELU, SELU, softplus, Mish. Condition: positive slopes of an ELU, CELU or SELU. Replacement: MUL,
+ADD, SUB, RELU and TANH. With s = tanh(rate |x| / 2), where only a CELU has a rate other than 1, and t = tanh(x / 2),
+an ELU is relu(x) less a cubic of s where x is negative, softplus is relu(x) and a square of s, Mish is x times a
+cubic of t. Proof: e^-|x| = (1 - s) / (1 + s), so each is a function of s or t with no pole near -1 … 1, and little is
+lost when it becomes a polynomial. With the coefficients below, the best of their degree that are exact where tanh
+saturates, the largest differences over all x are 0.0035 times the slope (ELU, SELU), 0.0041 (softplus) and 0.0066
+(Mish); the stated bound is the last against a largest result of 1. On int8, where half a step of TANH is 0.004
+already, the error is a tenth larger than that of the exact function. Pays where convolutions are on both sides, which
+it keeps together; it is ten elementwise ops at most.
 """
 
 from __future__ import annotations
