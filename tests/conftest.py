@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from edgec_devices.machine import Machine, boot
+from edgec_devices.machine.debian import RELEASES
+from edgec_runtime import ToolError
 from edgec_runtime.cache import cache_dir
 from hypothesis import HealthCheck, settings
 
@@ -34,6 +38,7 @@ _NEEDS = {
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--release", choices=RELEASES, default=RELEASES[0], help="Debian of the emulated machine")
     parser.addoption("--update-golden", action="store_true", help="write the golden files instead of comparing")
 
 
@@ -58,6 +63,32 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _builds(tmp_path_factory: pytest.TempPathFactory) -> None:
     builds.use(tmp_path_factory.getbasetemp())
     os.environ["XDG_CONFIG_HOME"] = str(tmp_path_factory.mktemp("config"))  # what a person tuned changes no test
+
+
+@pytest.fixture(scope="session")
+def release(request: pytest.FixtureRequest) -> str:
+    """Debian's, of the emulated machine."""
+    name: str = request.config.getoption("--release")
+    return name
+
+
+@pytest.fixture(scope="session")
+def machine(release: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+    """A whole emulated Pi 4, as the tests that had it before left it: booting one takes as long as they do."""
+    with whole_machine(tmp_path_factory.mktemp("machine"), release) as booted:
+        yield booted
+
+
+@contextmanager
+def whole_machine(folder: Path, release: str, cameras: bool = False) -> Iterator[Machine]:
+    """An emulated Pi 4 that is on in a `with` block; the test is skipped where apt has no packages for it."""
+    try:
+        with boot("pi4", folder=folder, release=release, cameras=cameras) as booted:
+            yield booted
+    except ToolError as e:
+        if "apt-get" in str(e.hint):
+            pytest.skip(f"no emulated machine: {e}")
+        raise
 
 
 @pytest.fixture

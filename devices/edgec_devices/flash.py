@@ -16,10 +16,11 @@ from edgec_devices import answers
 from edgec_devices.device import TIMEOUT_S
 from edgec_devices.measurement import Latencies, program_report
 from edgec_devices.protocol import Connection
-from edgec_devices.pushing import Wheel, push
+from edgec_devices.pushing import push
 from edgec_devices.requirement import Figure, Kind, Requirement, Vocabulary
 from edgec_devices.stream import LinkLost, Stream, stream_for
 from edgec_devices.transfer import Recipe, Sending, send
+from edgec_devices.wheel import Wheel
 
 ATTEMPTS = 3
 SIDE_BY_SIDE = 16
@@ -55,7 +56,7 @@ def flash(
     report: Callable[[str, Sending], None] = lambda url, sending: None,
     ask: bool = False,
     service: bool = False,
-    wheels: Sequence[Wheel] | None = None,
+    wheels: Sequence[Wheel | str] | None = None,
     timeout: float = TIMEOUT_S,
     downgrade: bool = False,
 ) -> tuple[Outcome, ...]:
@@ -63,7 +64,8 @@ def flash(
 
     health: what latencies of the new program must keep on the device before it gets a slot, for example "p95<=40ms";
     otherwise both slots stay as they are.  report: called as bytes arrive.  service: systemd runs the active slot from
-    then on; a device that has none is left as it is.  wheels: the runtime goes there too, and these.  timeout: seconds
+    then on; a device that has none is left as it is.  wheels: the runtime goes there too, and these (names: of
+    projects of the package index).  timeout: seconds
     for which nothing may move on the way.  downgrade: a signed bundle may be older than what a device had.  Raises
     BundleError or InputError for what is wrong before any device is touched; what a device refuses is in its outcome.
     """
@@ -94,7 +96,7 @@ def flash_one(
     budget: Requirement | None,
     progress: Callable[[Sending], None],
     service: bool = False,
-    wheels: Sequence[Wheel] | None = None,
+    wheels: Sequence[Wheel | str] | None = None,
     downgrade: bool = False,
 ) -> Outcome:
     """The same on one connection.  Raises what goes wrong, with the old slot active."""

@@ -5,92 +5,24 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
-import lzma
-import re
-import struct
 import zipfile
-import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import edgec_runtime
-from edgec_runtime import InputError
-from edgec_runtime.device_end.trust import MAX_SIGNATURE_BYTES
-from edgec_runtime.device_end.wheels import MAX_UNPACKED_BYTES
-from edgec_runtime.given import given
 
 from edgec_devices import answers
 from edgec_devices.bare import bare
+from edgec_devices.package_index import download
 from edgec_devices.protocol import Connection
 from edgec_devices.transfer import Recipe, send_parts
+from edgec_devices.wheel import Wheel
 
 PYTHON, REQUIRES = ">=3.9", "numpy>=1.21"  # as runtime/pyproject.toml says
-ARCHITECTURES = {"linux-aarch64": "aarch64", "linux-armv7": "armv7l", "linux-x86_64": "x86_64"}
-_NAME = re.compile(r"([A-Za-z0-9_.]+)-([^-]+)(?:-\d[^-]*)?-([^-]+)-([^-]+)-([^-]+)\.whl")
 _DATE = (1980, 1, 1, 0, 0, 0)
 ADOPT_S = 300.0
 _SERVING = ("agent", "incoming", "packed", "running", "showing", "slots", "units", "wheels", "wire")
 """Of the device end, what a Session never imports: the host sends it with each connection."""
-
-
-@dataclass(frozen=True)
-class Wheel:
-    """A wheel: file name and bytes, and the text of the file beside it that says who made it (edgec sign)."""
-
-    name: str
-    data: bytes
-    signature: bytes = b""
-
-    @staticmethod
-    def of(path: Path) -> Wheel:
-        """Reads one.  Raises InputError for a file that is none."""
-        if not _NAME.fullmatch(path.name):
-            raise InputError(
-                f'"{path.name}" is no name of a wheel', at=str(path), hint="give a .whl as pip downloads it"
-            )
-        try:
-            data = given(path, MAX_UNPACKED_BYTES)
-            with zipfile.ZipFile(io.BytesIO(data)) as archive:
-                bad = archive.testzip()
-            beside = signature_path(path)
-            signature = given(beside, MAX_SIGNATURE_BYTES) if beside.exists() else b""
-        except OSError as e:
-            raise InputError(f"cannot read the wheel: {e.strerror or e}", at=str(path), hint="check the path") from e
-        except (zipfile.BadZipFile, RuntimeError, ValueError, EOFError, zlib.error, lzma.LZMAError, struct.error) as e:
-            raise InputError(f"the wheel is damaged: {e}", at=str(path), hint="download it again") from e
-        if bad is not None:
-            raise InputError(f'"{bad}" in the wheel is damaged', at=str(path), hint="download it again")
-        return Wheel(path.name, data, signature)
-
-    def digests(self) -> dict[str, str]:
-        """sha256 of the files in it, by name: what is signed of it."""
-        with zipfile.ZipFile(io.BytesIO(self.data)) as archive:
-            entries = [e for e in archive.infolist() if not e.filename.endswith("/")]
-            return {e.filename: hashlib.sha256(archive.read(e)).hexdigest() for e in entries}
-
-    def fits(self, target: str, python: str) -> None:
-        """Raises InputError if a device of this kind cannot use it, with the command that gets one it can."""
-        found = _NAME.fullmatch(self.name)
-        assert found is not None
-        minor = ".".join(python.split(".")[:2])
-        arch = ARCHITECTURES.get(target, target)
-        wanted = f"cp{minor.replace('.', '')}"
-        good_python = any(
-            t in (wanted, "py3") or (t.startswith("cp3") and "abi3" in found[4]) for t in found[3].split(".")
-        )
-        good_arch = any(t == "any" or t.endswith(f"_{arch}") for t in found[5].split("."))
-        if not (good_python and good_arch):
-            what = f"{self.name} is not for this device, which is {arch} with Python {minor}"
-            hint = (
-                f"pip download --no-deps --only-binary=:all: --python-version {minor} --platform manylinux2014_{arch} "
-            )
-            raise InputError(what, hint=hint + found[1].replace("_", "-"))
-
-
-def signature_path(path: Path) -> Path:
-    """Where the signature of the wheel at `path` is."""
-    return path.with_name(f"{path.name}.sig")
 
 
 def runtime_wheel() -> Wheel:
@@ -131,23 +63,26 @@ def _digest(data: bytes) -> str:
     return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
 
 
-def push(connection: Connection, app: str, wheels: Sequence[Wheel]) -> str:
+def push(connection: Connection, app: str, wheels: Sequence[Wheel | str]) -> str:
     """Puts the runtime and these wheels on the device, those that it lacks; it uses them if all work together.
 
-    The runtime is this edgec's, unless a wheel of it is among them (`edgec sign --runtime`).
+    What is given by its name comes from the package index, for the device's Python and processor, with what it
+    requires.  The runtime is this edgec's, unless a wheel of it is among them (`edgec sign --runtime`).
 
     Returns what to say of it.  Raises InputError for a wheel of another kind of machine, before anything is sent, and
     what the device says; then it uses what it used before.
     """
     info, _ = connection.ask("info", answers.Info)
-    for wheel in wheels:
+    files = [wheel for wheel in wheels if isinstance(wheel, Wheel)]
+    for wheel in files:
         wheel.fits(info.target, info.python)
-    given = any(wheel.name.startswith("edgec_runtime-") for wheel in wheels)
-    all_wheels = [*wheels] if given else [runtime_wheel(), *wheels]
-    recipes = [_recipe(wheel, app) for wheel in all_wheels]
+    files += download([name for name in wheels if isinstance(name, str)], info.target, info.python)
+    if not any(wheel.name.startswith("edgec_runtime-") for wheel in files):
+        files.insert(0, runtime_wheel())
+    recipes = [_recipe(wheel, app) for wheel in files]
     there, _ = connection.ask("site", answers.Site, limit=ADOPT_S, app=app)
     sent = 0
-    for wheel, recipe in zip(all_wheels, recipes, strict=True):
+    for wheel, recipe in zip(files, recipes, strict=True):
         if recipe.sha256 not in there.wheels:
             sent += send_parts(connection, recipe)[0]
             connection.ask("unpack", answers.Done, wheel.signature, limit=ADOPT_S, app=app)

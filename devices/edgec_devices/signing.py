@@ -23,9 +23,10 @@ from edgec_devices import answers
 from edgec_devices.device import TIMEOUT_S
 from edgec_devices.flash import Outcome, each
 from edgec_devices.protocol import Connection
-from edgec_devices.pushing import Wheel, runtime_wheel, signature_path
+from edgec_devices.pushing import runtime_wheel
 from edgec_devices.stream import stream_for
 from edgec_devices.transfer import app_name
+from edgec_devices.wheel import Wheel, signature_path
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey

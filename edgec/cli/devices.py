@@ -38,8 +38,8 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="machine-readable, 
     "--wheel",
     "wheels",
     multiple=True,
-    type=click.Path(path_type=Path),
-    help="with the runtime, for example LiteRT's .whl",
+    metavar="FILE|NAME",
+    help="with the runtime: a .whl, or what pip downloads for the device, such as ai-edge-litert",
 )
 @click.option("--allow-downgrade", is_flag=True, help="a signed bundle may be older than what the device had")
 @click.option("-q", "--quiet", is_flag=True, help="print nothing but errors")
@@ -52,15 +52,15 @@ def flash(
     health: str | None,
     service: bool,
     with_runtime: bool,
-    wheels: Sequence[Path],
+    wheels: Sequence[str],
     allow_downgrade: bool,
     quiet: bool,
 ) -> None:
     """Put a bundle on devices: only what differs is sent, checked there, and switched to at once."""
     from edgec_devices.flash import flash as flash_all
-    from edgec_devices.pushing import Wheel
+    from edgec_devices.wheel import wheels_or_names
 
-    pushed = [Wheel.of(path) for path in wheels] if with_runtime or wheels else None
+    pushed = wheels_or_names(wheels) if with_runtime or wheels else None
     targets = all_resolved(urls)
     ask = len(targets) == 1 and sys.stdin.isatty()
     with shown(quiet) as report:

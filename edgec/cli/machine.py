@@ -23,6 +23,7 @@ _NAME = click.argument("name", required=False)
 @click.command()
 @click.argument("url", metavar="emulated:BOARD")
 @click.option("--whole", is_flag=True, help="the whole machine: Debian with a serial console, sshd and a disk")
+@click.option("--release", metavar="NAME", help="of Debian: trixie or bookworm (default: its disk's, or the newest)")
 @click.option("--name", help="several machines of one board side by side (default: the board)")
 @click.option("--baud", type=click.IntRange(300, 4_000_000), help="speed of the serial line (default: no limit)")
 @click.option("--icount", is_flag=True, help="count the guest's time by instructions: its latencies repeat")
@@ -33,6 +34,7 @@ _NAME = click.argument("name", required=False)
 def boot(
     url: str,
     whole: bool,
+    release: str | None,
     name: str | None,
     baud: int | None,
     icount: bool,
@@ -48,7 +50,7 @@ def boot(
         raise InputError(f'"{url}" cannot be booted', hint="for example emulated:pi4 --whole")
     if not whole:
         raise InputError(f"{url} alone needs no booting: a program is emulated, no machine", hint="add --whole")
-    settings = module.Settings(board, baud, icount, memory, cameras)
+    settings = module.Settings(board, baud, icount, memory, cameras, release)
     machine = module.start(settings, name, fresh, lambda text: echo(f"{text} …", err=True))
     _show([machine], as_json)
 
@@ -112,8 +114,9 @@ def _show(machines: list[Machine], as_json: bool) -> None:
 
 def _lines(machine: Machine) -> list[str]:
     facts, module = machine.facts(), _module()
+    on = f"booted in {facts['boot_seconds']} s, process {facts['pid']}"
     return [
-        f"{facts['name']}: {facts['model']}, booted in {facts['boot_seconds']} s, process {facts['pid']}",
+        f"{facts['name']}: {facts['model']}, Debian {facts['release']}, {on}",
         f"  serial  {facts['serial_url']}   user {module.USER}, password {module.PASSWORD}",
         f"  ssh     {facts['ssh_url']}",
         f"  by hand ssh -F {facts['ssh_config']} {machine.alias}",

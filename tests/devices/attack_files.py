@@ -19,9 +19,10 @@ from typing import Any
 from edgec_devices import answers
 from edgec_devices.flash import execute, flash_one
 from edgec_devices.protocol import Connection
-from edgec_devices.pushing import Wheel, push
+from edgec_devices.pushing import push
 from edgec_devices.signing import new_key, public_path, sign
 from edgec_devices.transfer import Recipe
+from edgec_devices.wheel import Wheel
 from edgec_runtime import write_bundle
 from edgec_runtime.device_end.bundles import machine_target
 from edgec_runtime.device_end.disk import digest

@@ -15,8 +15,9 @@ from functools import partial
 from pathlib import Path
 from unittest import mock
 
-from edgec_devices.pushing import Wheel, push
+from edgec_devices.pushing import push
 from edgec_devices.transfer import Recipe, send
+from edgec_devices.wheel import Wheel
 from edgec_runtime import DeviceError
 
 from tests.devices.attack_files import (

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from edgec_devices.pushing import Wheel, push
+from edgec_devices.pushing import push
+from edgec_devices.wheel import Wheel
 
 from tests.devices.attack_files import APP, RUNTIME, Attack, Case, Host, sha256, wheel, wheel_signature, zipped
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from edgec_devices.pushing import Wheel
 from edgec_devices.transfer import Recipe
+from edgec_devices.wheel import Wheel
 from edgec_runtime import EdgecError
 from edgec_runtime.device_end.agent import Service
 from edgec_runtime.device_end.disk import Disk, Refused

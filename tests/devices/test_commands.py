@@ -21,6 +21,7 @@ ROOT = Path(__file__).parents[2]
 SOURCES = ("edgec", "partitioner/edgec_partitioner", "runtime/edgec_runtime", "devices/edgec_devices")
 
 IN_DEBIAN = {
+    "debian-archive-keyring",
     "gcc",
     "openssh-client",
     "python3",

@@ -10,8 +10,7 @@ import shlex
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +19,7 @@ from edgec_devices.device import device_for
 from edgec_devices.flash import flash, rollback, status
 from edgec_devices.machine import PASSWORD, USER, Machine, boot
 from edgec_devices.signing import new_key, sign, trust
-from edgec_runtime import Bundle, ToolError, write_bundle
+from edgec_runtime import Bundle, write_bundle
 from edgec_runtime.cache import cache_dir
 
 import edgec
@@ -31,27 +30,6 @@ from tests.runtime import tiny_model
 
 pytestmark = [pytest.mark.pi, pytest.mark.slow]
 LINKS = ("ssh", "serial")
-
-
-@contextmanager
-def skip_without_packages() -> Iterator[None]:
-    """Where apt has none for arm64."""
-    try:
-        yield
-    except ToolError as e:
-        if "apt-get" in str(e.hint):
-            pytest.skip(f"no emulated machine: {e}")
-        raise
-
-
-def booted(folder: Path) -> Iterator[Machine]:
-    with skip_without_packages(), boot("pi4", folder=folder) as machine:
-        yield machine
-
-
-@pytest.fixture(scope="module")
-def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
-    yield from booted(tmp_path_factory.mktemp("machine"))
 
 
 @pytest.fixture(scope="module")
@@ -245,10 +223,10 @@ def test_files_outlive_a_reboot_and_what_was_synced_a_power_cut(machine: Machine
     assert machine.run("cat unsynced 2>/dev/null || true") == ""
 
 
-def test_stop_leaves_no_process_and_a_paced_line_is_slow(machine: Machine, tmp_path: Path) -> None:
+def test_stop_leaves_no_process_and_a_paced_line_is_slow(machine: Machine, release: str, tmp_path: Path) -> None:
     folder = tmp_path / "slow"
     folder.mkdir()
-    with boot("pi3", baud=9600, icount=True, folder=folder) as slow:
+    with boot("pi3", baud=9600, icount=True, folder=folder, release=release) as slow:
         assert "0xd03" in slow.run("cat /proc/cpuinfo"), "not a Cortex-A53"
         began = time.monotonic()
         console(

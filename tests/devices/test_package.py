@@ -12,16 +12,15 @@ import shutil
 import subprocess
 import sys
 import tarfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 from edgec_devices.debian_package import DATE, File, ar, deb
-from edgec_devices.machine import Machine, boot
+from edgec_devices.machine import Machine
 from edgec_devices.package import ARCHITECTURES, FORMATS, package, package_name, write
-from edgec_runtime import Bundle, BundleError, InputError, ToolError, write_bundle
+from edgec_runtime import Bundle, BundleError, InputError, write_bundle
 from edgec_runtime.device_end.bundles import machine_target
 
 from edgec.cli import package as cli_package
@@ -312,17 +311,6 @@ def test_the_verb(bundle: Path, tmp_path: Path) -> None:
 
 
 # ---- the whole emulated machine
-
-
-@pytest.fixture(scope="module")
-def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
-    try:
-        with boot("pi4", folder=tmp_path_factory.mktemp("machine")) as booted:
-            yield booted
-    except ToolError as e:
-        if "apt-get" in str(e.hint):
-            pytest.skip(f"no emulated machine: {e}")
-        raise
 
 
 @pytest.mark.pi

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from edgec_devices.flash import flash, rollback
 from edgec_devices.protocol import Connection
-from edgec_devices.pushing import Wheel
 from edgec_devices.signing import new_key, public_path, sign, sign_runtime, sign_wheel, trust
 from edgec_devices.stream import stream_for
 from edgec_devices.transfer import Recipe
+from edgec_devices.wheel import Wheel
 from edgec_runtime import DeviceError, InputError
 from edgec_runtime.device_end.agent import Service
 from edgec_runtime.device_end.bundles import machine_target

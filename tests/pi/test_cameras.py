@@ -14,11 +14,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from edgec_devices.machine import Machine, boot
+from edgec_devices.machine import Machine
 from PIL import Image
 
 import edgec
-from tests.devices.test_machine import skip_without_packages
+from tests.conftest import whole_machine
 from tests.pi import usb_camera
 from tests.webcam.conftest import compiled
 from tests.webcam.test_on import Typed
@@ -54,8 +54,8 @@ print("written")
 
 
 @pytest.fixture(scope="module")
-def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
-    with skip_without_packages(), boot("pi4", folder=tmp_path_factory.mktemp("machine"), cameras=True) as machine:
+def machine(release: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+    with whole_machine(tmp_path_factory.mktemp("machine"), release, cameras=True) as machine:
         machine.run("sudo busybox modprobe vivid n_devs=1 node_types=0x101 && sudo udevadm settle", PATIENCE)
         yield machine
 

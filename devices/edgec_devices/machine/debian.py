@@ -1,12 +1,13 @@
-"""Debian packages of another architecture, fetched with this machine's apt configuration and nothing of it changed.
+"""Debian packages of another release and architecture, fetched with this machine's apt and nothing of it changed.
 
-apt gets state and cache folders of its own, so no root is needed and the host's packages, lists and architectures stay
-as they are.  Suite, mirrors, proxies and keys are those of /etc/apt; apt checks the signatures.
+apt gets sources, state and cache folders of its own, so no root is needed and the host's packages, lists and
+architectures stay as they are.  Mirrors and proxies are those of /etc/apt; apt checks signatures with Debian's keys.
 """
 
 from __future__ import annotations
 
 import getpass
+import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +17,8 @@ from edgec_runtime import ToolError
 from .programs import require, run
 
 ARCHITECTURE = "arm64"
+RELEASES = ("trixie", "bookworm")
+"""Debian 13 with Python 3.13, as Raspberry Pi OS is now; Debian 12 with Python 3.11, as it was until October 2025."""
 KERNEL = "linux-image-cloud-arm64"  # Debian's kernel with drivers for virtual machines only: a third of the size
 PACKAGES = (
     "?essential",
@@ -25,40 +28,81 @@ PACKAGES = (
     "udev",
     "dbus",
     "openssh-server",
+    "login",  # no longer essential in trixie
     "sudo",
     "python3",
     "busybox-static",  # for the initial RAM disk
 )
 CAMERA_KERNEL = "linux-image-arm64"  # Debian's full one, which has drivers of cameras
 CAMERA_PACKAGES = ("python3-numpy", "python3-pil")  # as a person installs them on a Pi for its webcam
-_HINT = "this needs Debian's arm64 packages; try: apt-get update, and see that /etc/apt names a Debian mirror"
+# What /etc/apt may call a release of Debian
+_SUITES = (*RELEASES, "bullseye", "forky", "sid", "stable", "oldstable", "testing", "unstable")
+_HINT = (
+    "this needs Debian's arm64 packages; try: sudo apt-get install debian-archive-keyring, and see that /etc/apt names "
+    "a Debian mirror"
+)
+_KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg"
+# Where /etc/apt names no mirror of Debian, as on Ubuntu
+_MIRRORS = {"http://deb.debian.org/debian/": "", "http://deb.debian.org/debian-security/": "-security"}
 
 
-def fetch(folder: Path, cameras: bool = False) -> tuple[Path, list[Path]]:
+def fetch(folder: Path, release: str, cameras: bool = False) -> tuple[Path, list[Path]]:
     """The kernel's package and those of the root file system, downloaded into `folder`.  Raises ToolError.
 
-    cameras: a kernel that has drivers of them, and what a webcam needs.
+    release: one of RELEASES.  cameras: a kernel that has drivers of them, and what a webcam needs.
     """
     require("apt-get", "apt-cache", "dpkg-deb")
-    options, packages = _private(folder), (*PACKAGES, *(CAMERA_PACKAGES if cameras else ()))
+    options = _private(folder, release, ARCHITECTURE)
+    packages = (*PACKAGES, *(CAMERA_PACKAGES if cameras else ()))
     run("apt-get", *options, "update", hint=_HINT)
     run("apt-get", *options, "install", "-y", "--download-only", "--no-install-recommends", *packages, hint=_HINT)
     archives = sorted((folder / "cache" / "archives").glob("*.deb"))
     return _kernel(folder, options, CAMERA_KERNEL if cameras else KERNEL), archives
 
 
-def _private(folder: Path) -> list[str]:
+def fetch_python(folder: Path, release: str) -> list[Path]:
+    """The release's Python interpreter for this machine and the libraries that it is linked with, downloaded into
+    `folder`.  Raises ToolError."""
+    options = _private(folder, release, run("dpkg", "--print-architecture", hint=_HINT).stdout.strip())
+    run("apt-get", *options, "update", hint=_HINT)
+    listed = run("apt-cache", *options, "depends", "--important", "python3-minimal", hint=_HINT).stdout
+    python = re.findall(r"Depends: (python3\.\d+-minimal)", listed)
+    run("apt-get", *options, "download", *python, "libc6", "libexpat1", "zlib1g", cwd=folder, hint=_HINT)
+    return sorted(folder.glob("*.deb"))
+
+
+def _mirrors() -> dict[str, str]:
+    """Debian's mirrors of /etc/apt, and what each appends to a release's name: "" or "-security"."""
+    wanted = "$(REPO_URI) $(RELEASE) $(COMPONENT)"
+    listed = run("apt-get", "indextargets", "--no-release-info", "--format", wanted, "Created-By: Packages", hint=_HINT)
+    found = {}
+    for line in listed.stdout.splitlines():
+        mirror, suite, component = line.split()
+        name, dash, rest = suite.partition("-")
+        if component == "main" and rest in ("", "security") and name in _SUITES:
+            found[mirror] = dash + rest
+    return found or _MIRRORS
+
+
+def _private(folder: Path, release: str, architecture: str) -> list[str]:
     shutil.rmtree(folder, ignore_errors=True)
     for name in ("state/lists/partial", "cache/archives/partial"):
         (folder / name).mkdir(parents=True)
     (folder / "state" / "status").touch()
+    sources = folder / "sources.list"
+    lines = [f"deb [signed-by={_KEYS}] {mirror} {release}{suffix} main\n" for mirror, suffix in _mirrors().items()]
+    sources.write_text("".join(lines))
     settings = {
+        "Dir::Etc::sourcelist": sources,
+        "Dir::Etc::sourceparts": "/dev/null",
+        "Dir::Etc::preferences": "/dev/null",  # the host's own pins
+        "Dir::Etc::preferencesparts": "/dev/null",
         "Dir::State": folder / "state",
         "Dir::State::lists": folder / "state" / "lists",
         "Dir::State::status": folder / "state" / "status",
         "Dir::Cache": folder / "cache",
-        "APT::Architecture": ARCHITECTURE,
-        "APT::Architectures": ARCHITECTURE,
+        "APT::Architecture": architecture,
+        "APT::Architectures": architecture,
         "APT::Sandbox::User": getpass.getuser(),  # apt's own user may not look into this folder
         "APT::Keep-Downloaded-Packages": "true",
         "Acquire::Languages": "none",

@@ -12,6 +12,7 @@ from pathlib import Path
 from edgec_runtime.cache import cache_dir
 
 from . import debian, disk
+from .bytecode import compile_python
 from .initramfs import CAMERA_MODULES, MODULES, initramfs, read_kernel
 from .processes import alone
 from .programs import require
@@ -29,28 +30,31 @@ class Image:
     disk: Path
 
 
-def image(progress: Callable[[str], None] = lambda _: None, cameras: bool = False) -> Image:
-    """Made if need be: some 75 MB of Debian packages are downloaded then, 170 MB for one with cameras.  Raises
-    ToolError."""
-    folder = cache_dir("machine-images", _recipe() + ("-cameras" if cameras else ""))
+def image(release: str, progress: Callable[[str], None] = lambda _: None, cameras: bool = False) -> Image:
+    """Made if need be: some 75 MB of Debian packages are downloaded then, 170 MB for one with cameras.
+
+    release: one of debian.RELEASES.  Raises ToolError.
+    """
+    folder = cache_dir("machine-images", f"{release}-{_recipe()}" + ("-cameras" if cameras else ""))
     found = Image(folder / "vmlinuz", folder / "initrd.gz", folder / "root.ext4")
     if not found.disk.exists():
         with alone(folder):
             if not found.disk.exists():
-                _make(folder, found, progress, cameras)
+                _make(folder, found, release, progress, cameras)
     return found
 
 
-def _make(folder: Path, made: Image, progress: Callable[[str], None], cameras: bool) -> None:
+def _make(folder: Path, made: Image, release: str, progress: Callable[[str], None], cameras: bool) -> None:
     require("apt-get", "apt-cache", "dpkg-deb", "mke2fs", "debugfs")
     work = folder / "work"
     shutil.rmtree(work, ignore_errors=True)
     try:
-        progress("downloading Debian packages")
-        kernel_package, packages = debian.fetch(work / "apt", cameras)
+        progress(f"downloading packages of Debian {release}")
+        kernel_package, packages = debian.fetch(work / "apt", release, cameras)
         progress("making the disk")
         kernel = read_kernel(kernel_package)
         tree = root_tree(work / "root", packages)
+        compile_python(tree, debian.fetch_python(work / "python-apt", release), work / "python")
         if cameras:
             add_modules(tree, kernel, CAMERA_MODULES)
         aside = work / "root.ext4"

@@ -21,6 +21,7 @@ from edgec_devices.boards import Board
 from edgec_devices.decoding import from_json
 
 from . import accounts, disk, keys, line
+from .debian import RELEASES
 from .image import Image, image
 from .processes import alone, end, runs
 from .programs import program, require
@@ -30,6 +31,8 @@ BOOT_S = 240.0
 PASSWORD = accounts.PASSWORD
 USER = accounts.USER
 _DISK, _STATE, _SERIAL = "disk.ext4", "state.json", "serial"
+_RELEASE = "release"
+"""A file beside the disk that says what Debian is on it."""
 
 Progress = Callable[[str], None]
 
@@ -42,6 +45,7 @@ def _silent(_: str) -> None:
 class Settings:
     """What a machine is.  baud: the speed of its serial line, None for as fast as it goes.  memory: MiB.
 
+    release: of Debian, one of RELEASES; None for what is on its disk, or the newest where there is no disk yet.
     icount: the guest's clock advances a nanosecond an instruction, so latencies measured in the guest repeat.
     cameras: Debian's full kernel with drivers of cameras that are none, and what a webcam needs.
     """
@@ -51,6 +55,7 @@ class Settings:
     icount: bool = False
     memory: int = 512
     cameras: bool = False
+    release: str | None = None
 
 
 @dataclass(frozen=True)
@@ -115,6 +120,7 @@ class Machine:
         return {
             "name": self.folder.name,
             "model": self._model,
+            "release": self._release(fresh=False),
             "running": self.running,
             "pid": state.pid if state else None,
             "boot_seconds": state.boot_seconds if state else None,
@@ -141,9 +147,10 @@ class Machine:
         with alone(self.folder):
             if self.running:
                 raise InputError(f"{self.alias} is on", at=str(self.folder), hint="stop it first")
-            made = image(progress, self.settings.cameras)
+            release = self._release(fresh)
+            made = image(release, progress, self.settings.cameras)
             if fresh or not (self.folder / _DISK).exists():
-                self._make_disk(made.disk)
+                self._make_disk(made.disk, release)
             before = self.state
             self.cut()  # what is left of the last time: line.py
             began = time.monotonic()
@@ -203,13 +210,29 @@ class Machine:
 
     # ---- parts of it
 
-    def _make_disk(self, source: Path) -> None:
+    def _release(self, fresh: bool) -> str:
+        """Of Debian: what is asked for, and is on the disk if there is one."""
+        asked = self.settings.release
+        if asked not in (None, *RELEASES):
+            hint = f"use {' or '.join(RELEASES)}"
+            raise InputError(f'"{asked}" is no release of Debian that can be booted', hint=hint)
+        kept = self.folder / _RELEASE
+        there = kept.read_text().strip() if kept.exists() else None
+        if fresh or there is None or not (self.folder / _DISK).exists():
+            return asked or RELEASES[0]
+        if asked and asked != there:
+            hint = f"--fresh makes a new disk; --name {asked} keeps this one"
+            raise InputError(f"the disk of {self.alias} has Debian {there}, not {asked}", at=str(kept), hint=hint)
+        return there
+
+    def _make_disk(self, source: Path, release: str) -> None:
         """A disk of its own, with its keys and the name of the board."""
         keys.make_keys(self.folder)
         aside, model = self.folder / "disk.new", self.folder / "board-model"
         model.write_bytes(self._model.encode() + b"\0")
         disk.copy(source, aside)
         disk.write(aside, {**keys.guest_files(self.folder, accounts.UID), "/etc/board-model": (model, 0o644, 0)})
+        (self.folder / _RELEASE).write_text(f"{release}\n")
         aside.replace(self.folder / _DISK)
 
     def _switch_on(self, made: Image, port: int | None) -> None:
@@ -303,11 +326,13 @@ def boot(
     folder: Path | None = None,
     fresh: bool = False,
     cameras: bool = False,
+    release: str | None = None,
 ) -> Iterator[Machine]:
     """A machine that is on in a `with` block.  folder: where its disk stays (default: by board, in edgec's cache)."""
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
-    machine = Machine(folder or cache_dir("machines", board), Settings(board, baud, icount, cameras=cameras))
+    settings = Settings(board, baud, icount, cameras=cameras, release=release)
+    machine = Machine(folder or cache_dir("machines", board), settings)
     machine.start(fresh)
     try:
         yield machine

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 from edgec_runtime import ToolError
@@ -13,6 +14,7 @@ from edgec_runtime import ToolError
 PACKAGES = {
     "apt-get": "apt",
     "apt-cache": "apt",
+    "dpkg": "dpkg",
     "dpkg-deb": "dpkg",
     "mke2fs": "e2fsprogs",
     "debugfs": "e2fsprogs",
@@ -44,20 +46,28 @@ def _which(name: str) -> str | None:
 
 
 def run(
-    *command: str | Path, given: str | None = None, cwd: Path | None = None, hint: str, timeout: float = 900.0
+    *command: str | Path,
+    given: str = "",
+    cwd: Path | None = None,
+    variables: Mapping[str, str] | None = None,
+    hint: str,
+    timeout: float = 900.0,
 ) -> subprocess.CompletedProcess[str]:
-    """Runs a program that must succeed; `given` is its standard input.  Raises ToolError."""
+    """Runs a program, by its name or path, that must succeed.  Raises ToolError.
+
+    given: its standard input.  variables: of its environment, beside those of this one.
+    """
     words = [program(str(command[0])), *map(str, command[1:])]
     try:
         done = subprocess.run(
             words,
-            input=given if given is not None else "",
+            input=given,
             capture_output=True,
             text=True,
             errors="replace",
             timeout=timeout,
             cwd=cwd,
-            env={**os.environ, "LC_ALL": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive"},
+            env={**os.environ, "LC_ALL": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive", **(variables or {})},
         )
     except subprocess.TimeoutExpired:
         raise ToolError(f"{command[0]} did not end within {timeout:.0f} s", hint=hint) from None

@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from . import accounts
-from .bytecode import compile_python
 from .initramfs import GUEST, Kernel
 from .programs import run
 from .tree import MERGED, Tree
@@ -69,7 +68,6 @@ def root_tree(folder: Path, packages: Iterable[Path]) -> Tree:
         status.append(_installed(tree, package, names))
     tree.write("var/lib/dpkg/status", "\n".join(status).encode())
     _configure(tree)
-    compile_python(tree)
     return tree
 
 
