@@ -81,6 +81,7 @@ def compile(
     disable: Sequence[str] = (),
     edgetpu: str = "auto",
     optimistic: bool = False,
+    keep_head: bool = False,
     labels: str | Path | None = None,
     task: str | None = None,
     anchors: str | Path | None = None,
@@ -100,17 +101,16 @@ def compile(
     Args:
         model: a .onnx, .tflite or .pt2 file; or a torch.nn.Module, with `example_inputs` of the shapes that it gets.
         target: "host", "pi4", "pi4+coral", …. output: the bundle. progress: called with each step's name.
-        calibrate: a folder of photos or an .npz; quantizes to int8. quantize: how: "best" (default), "fast" or a .toml.
-        prune, float_ops, max_drop, min_sqnr, max_ms, min_tpu_share, max_slowdown: see docs/quantization.md.
-        validate: others to verify with. allow_float: a float model without `calibrate` may miss the target's Edge TPU.
-        preprocess: of photos (docs/preprocessing.md). input_shapes: freezes dynamic inputs, by name.
-        task, anchors: what outputs mean, "detection", "yolox", … or a file (docs/tasks.md); a file of boxes' anchors.
-        fix, state: inputs that are constants; that are what these outputs were at the last call (docs/state.md).
-        min_cosine: how like the float model int8 must be. disable: passes or rewrites to leave out.
-        edgetpu: what it gets of what it can run: "auto" (what is faster) or "all"; optimistic: and of what it may have.
-        labels: a text file, one a line. threads: of its C, 1 to 4. also: code for "armv7" or "host" too. cc: a compiler
-        of this machine. tuned: what `tune` found, or "none". dump: "after=PASS" writes the graph beside the bundle.
-        workers, executor: who tries ways of `quantize`. edgetpu_compiler: a path, "ssh://host", "folder:DIR", "none".
+        calibrate: photos or an .npz, for int8. quantize: how: "best" (default), "fast" or a .toml. validate: others to
+        verify with. allow_float: a float model without `calibrate` may miss the target's Edge TPU.
+        prune, float_ops, max_drop, min_sqnr, max_ms, min_tpu_share, max_slowdown: see docs/quantization.md. preprocess:
+        of photos (docs/preprocessing.md). input_shapes: of dynamic inputs. fix, state: docs/state.md.
+        task, anchors, keep_head: what outputs mean, "detection", "yolox", … or a file, and boxes (docs/tasks.md).
+        min_cosine: how like the float model int8 must be. disable: passes or rewrites to leave out. edgetpu: what it
+        gets of what it can run: "auto" (what is faster) or "all"; optimistic: and of what it may have.
+        labels: a text file. threads: of its C, 1 to 4. also: "armv7", "host". cc: a compiler of this machine. tuned: by
+        `tune`, or "none". dump: "after=PASS" writes the graph beside the bundle. workers, executor: who tries ways of
+        `quantize`. edgetpu_compiler: a path, "ssh://host", "folder:DIR", "none".
     """
     from edgec.drive.compile import compile_model
 
@@ -155,6 +155,7 @@ def explain(
     disable: Sequence[str] = (),
     edgetpu: str = "auto",
     optimistic: bool = False,
+    keep_head: bool = False,
 ) -> Report:
     """Where each operation of a model runs, and why.
 
@@ -340,16 +341,16 @@ def flash(
         health: a latency that must be kept there, "p95<=40ms", or the old version stays.
         service: systemd runs it from then on.
         with_runtime: edgec-runtime too, unpacked beside the bundle.
-        wheels: more wheels beside that.
+        wheels: more wheels beside that: files, or names of the package index, as ai-edge-litert.
         allow_downgrade: a signed bundle may be older than what the device had.
         ask: a person is there to type a password.
         timeout: as in `run`.
         progress: called with the URL and what was sent of how much, from any thread.
     """
     from edgec_devices.flash import flash
-    from edgec_devices.pushing import Wheel
+    from edgec_devices.wheel import wheels_or_names
 
-    pushed = [Wheel.of(Path(path)) for path in wheels] if with_runtime or wheels else None
+    pushed = wheels_or_names(wheels) if with_runtime or wheels else None
     on_devices, say = _devices(on), progress or _silent
     return flash(Path(bundle), on_devices, health, app, say, ask, service, pushed, timeout, allow_downgrade)
 

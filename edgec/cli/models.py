@@ -139,6 +139,11 @@ def _lowering_options(default_recipe: str) -> Callable[[_F], _F]:
         ),
         option("--optimistic", is_flag=True, help="try ops on the Edge TPU that it may or may not have"),
         option("--allow-float", is_flag=True, help="a float model without --calibrate: all of it on the CPU"),
+        option(
+            "--keep-head",
+            is_flag=True,
+            help="of a network that picks its boxes itself, even where int8 or the Edge TPU cannot have it",
+        ),
     ]
 
     def add(fn: _F) -> _F:
@@ -342,6 +347,7 @@ def _options(
     edgetpu: str,
     optimistic: bool,
     allow_float: bool,
+    keep_head: bool,
     quantize: str | None,
     prune: str | None,
     float_ops: str | None,
@@ -363,7 +369,7 @@ def _options(
     return Options(
         target, calibrate, preprocess, given["input_shapes"], disable_pass, min_cosine, optimistic, validate,
         allow_float, threads, tuned, quantize, edgetpu, workers, prune, floats, max_drop, min_sqnr, max_ms,
-        min_tpu_share, max_slowdown, given["fix"], given["state"], also,
+        min_tpu_share, max_slowdown, given["fix"], given["state"], also, keep_head=keep_head,
     )  # fmt: skip
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from edgec_runtime.tasks.base import Result
 from edgec_runtime.tasks.classification import Classes
-from edgec_runtime.tasks.detection import Box, Boxes
 from edgec_runtime.tasks.image import Picture
+from edgec_runtime.tasks.instances import Box, Boxes
 from edgec_runtime.tasks.points import Points
 from edgec_runtime.tasks.segmentation import Segments
 

@@ -141,7 +141,7 @@ def _compile(
 ) -> Compiled:
     """finishing: do not write a bundle while edgetpu_compiler has to run by hand."""
     wanted = job.wanted()
-    options = replace(job.options, preprocess=wanted.with_preprocess(job.options.preprocess))
+    options = replace(job.options, preprocess=wanted.with_preprocess(job.options.preprocess), head=wanted.head)
     dumper = _dumper(dump, job.output)
     lowered = lower(job.model, options, dump=dumper, progress=say, cc=job.cc, executor=executor)
     asked: Outcome | None = None

@@ -17,6 +17,7 @@ from edgec.drive.lower import COMPILE_RECIPE, EXPLAIN_RECIPE, Lowered, Options, 
 from edgec.drive.placing import cpu_cost
 from edgec.errors import UnsupportedError
 from edgec.frontends.operators import read_operators
+from edgec.frontends.stated_task import stated_task
 from edgec.frontends.task_file import task_file
 from edgec.ir import Graph
 from edgec.ir.source import SourceOperator
@@ -34,7 +35,9 @@ def explain_model(model: Path, options: Options, progress: Progress = lambda tex
     A float model without calibration data is judged with assumed scales. A .tflite file is explained even if it holds
     what edgec cannot compile; `Report.obstacle` says what.
     """
-    options = replace(options, preprocess=task_file(model).with_preprocess(options.preprocess))
+    given = task_file(model)
+    head = stated_task(model).head if given.task is None else None
+    options = replace(options, preprocess=given.with_preprocess(options.preprocess), head=head)
     try:
         lowered = lower(model, options, assume=True, progress=progress)
     except UnsupportedError as e:

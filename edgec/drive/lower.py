@@ -24,10 +24,11 @@ from edgec.drive.native import HostRunners, NativeGraph, least_ms, native_compil
 from edgec.drive.placing import costs, left_in_float, place, pricer
 from edgec.drive.workers import Workers
 from edgec.emit.c import check_kernels
-from edgec.errors import InputError, did_you_mean
+from edgec.errors import InputError, UnsupportedError, did_you_mean
 from edgec.frontends import read_model
 from edgec.frontends.asked import likely_state
 from edgec.frontends.stated import stated_preprocessing
+from edgec.frontends.ultralytics import Head
 from edgec.ir import Calls, Graph, Refusal, Run, verify
 from edgec.passes._int16 import without_bounds
 from edgec.passes.pipeline import available, optimize
@@ -81,6 +82,8 @@ class Options:
     how much more time float ops may cost where there are no such limits; None: what the recipe says.
     fix, state: of inputs, by name: their values, and the outputs that come back as them (`read_model`).
     also: code that the bundle has beside the board's, as `Board.with_optional` takes it.
+    head: where a network that picks its boxes itself may end: it does where that cannot be int8, or cannot be read.
+    keep_head: it does not.
     """
 
     target: str = "host"
@@ -107,6 +110,8 @@ class Options:
     fix: Mapping[str, Sequence[float]] = field(default_factory=dict)
     state: Mapping[str, str] = field(default_factory=dict)
     also: Sequence[str] = ()
+    head: Head | None = None
+    keep_head: bool = False
 
     @property
     def limits(self) -> Limits:
@@ -179,6 +184,7 @@ class Lowered:
     can run on the target's Edge TPU, since it was left in float.
     preprocess: of the inputs that are images, by name. notes: what of the model's file was left out, and why.
     law: the int8 graph that an ONNX file describes in floats, which its code must agree with instead of `imported`.
+    headless: `imported` ends at options.head.
     """
 
     target: Target
@@ -197,6 +203,7 @@ class Lowered:
     float_on_cpu: bool = False
     notes: tuple[str, ...] = ()
     law: Graph | None = None
+    headless: bool = False
 
     def inputs_told(self) -> tuple[str, ...]:
         """How photos become the inputs that are images."""
@@ -227,6 +234,7 @@ def lower(
     wishes = Wishes(options.optimistic, rewrites_off, everything=options.edgetpu == "all")
     say("read")
     imported, preprocess, notes = _read(model, options, opaque=assume)
+    headless = options.head is not None and options.head.name in {v.name for v in imported.outputs}
     seen = dump or (lambda name, graph: None)
     seen("import", imported)
     say("optimise")
@@ -261,6 +269,7 @@ def lower(
         target, preprocess, imported, graph, data.verify, data.source, calibrated, assume, tuple(made), wishes,
         place(graph, target, wishes), floats, data.seen, left and not assume,
         (*notes, *_told_of_state(imported), *_precision_notes(float_model, options, floats, law)), law,
+        headless,
     )  # fmt: skip
 
 
@@ -269,10 +278,28 @@ def _read(model: Path, options: Options, opaque: bool) -> tuple[Graph, Mapping[s
 
     opaque: an operator that edgec cannot read becomes one that it does not look into.
     """
-    graph = read_model(model, options.input_shapes, opaque=opaque, fixed=options.fix, state=options.state)
+    graph, ended = _graph(model, options, opaque)
     stated = stated_preprocessing(model, [tensor_info(v.name, v.type) for v in graph.given()])
     preprocess = choose(graph.given(), options.preprocess, stated.by_input)
-    return graph, preprocess, [*stated.notes, *finite.check_constants(graph)]
+    return graph, preprocess, [*ended, *stated.notes, *finite.check_constants(graph)]
+
+
+def _graph(model: Path, options: Options, opaque: bool) -> tuple[Graph, list[str]]:
+    """The graph of a model file, which ends before a head that picks boxes where that does not map; and why."""
+    read = partial(read_model, model, options.input_shapes, opaque=opaque, fixed=options.fix, state=options.state)
+    head = None if options.keep_head else options.head
+    becomes_int8 = options.calibrate is not None or (opaque and not options.allow_float)
+    if head is None or not becomes_int8:
+        try:
+            return read(), []
+        except UnsupportedError as e:
+            if head is None:
+                raise
+            why = e.what
+    else:
+        why = "in int8 a box's pixels and its scores would share one scale"
+    told = f'the end-to-end head behind "{head.name}" is left out ({why}); edgec\'s C picks the boxes as that would'
+    return read(outputs=head.outputs), [told]
 
 
 def _law(graph: Graph, target: Target) -> Graph:

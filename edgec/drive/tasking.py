@@ -18,10 +18,11 @@ def bound(wanted: TaskFile, lowered: Lowered) -> Task | None:
 
     Raises InputError where somebody else did.
     """
-    if wanted.task is None:
+    task = wanted.headless if lowered.headless else wanted.task
+    if task is None:
         return None
     try:
-        return _bound(wanted.task, lowered)
+        return _bound(task, lowered)
     except InputError:
         if wanted.stated:
             return None

@@ -29,12 +29,13 @@ def read_model(
     opaque: bool = False,
     fixed: Mapping[str, Sequence[float]] | None = None,
     state: Mapping[str, str] | None = None,
+    outputs: Sequence[str] = (),
 ) -> Graph:
     """The graph of a .onnx, .tflite or .pt2 file; `input_shapes` freezes dynamic inputs by name.
 
     opaque: operators of a .tflite file that edgec cannot read become opaque ones (see ops/opaque.py). fixed: inputs
     that are constants, by name: one number, or one for each element. state: inputs that are, at each call, what these
-    outputs were at the call before.
+    outputs were at the call before. outputs: tensors of an .onnx file that are its outputs in place of its own.
     """
     if not path.is_file():
         raise InputError(f"no such model file: {path}", hint="check the path")
@@ -43,7 +44,7 @@ def read_model(
         raise InputError(what, str(path), "export the model to a file without its training state")
     suffix = path.suffix.lower()
     if suffix in (".onnx", pt2.SUFFIX):
-        graph = read_onnx(path, input_shapes or {}, fixed or {})
+        graph = read_onnx(path, input_shapes or {}, fixed or {}, outputs)
     elif suffix == ".tflite":
         graph = read_tflite(path, input_shapes or {}, opaque=opaque)
         fix(graph, fixed or {})

@@ -20,7 +20,7 @@ from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProt
 
 import edgec.ops  # noqa: F401 (registers all operations)
 from edgec.errors import EdgecError, InputError, UnsupportedError
-from edgec.frontends.asked import fix_onnx
+from edgec.frontends.asked import ended, fix_onnx
 from edgec.frontends.onnx_file import (
     DOMAINS,
     check,
@@ -61,15 +61,20 @@ _WIDTHS = {TensorProto.FLOAT16: "float16", TensorProto.DOUBLE: "float64"}
 
 
 def read_onnx(
-    path: Path, input_shapes: Mapping[str, tuple[int, ...]], fixed: Mapping[str, Sequence[float]] = MappingProxyType({})
+    path: Path,
+    input_shapes: Mapping[str, tuple[int, ...]],
+    fixed: Mapping[str, Sequence[float]] = MappingProxyType({}),
+    outputs: Sequence[str] = (),
 ) -> Graph:
     """Read the main graph; `input_shapes` freezes dynamic inputs by name, and a dynamic leading batch is frozen to 1.
 
-    fixed: inputs that are constants, as in `read_model`.
+    fixed: inputs that are constants, outputs: in place of the file's own, as in `read_model`.
     Raises InputError for a damaged file, a dynamic input or a wrong name, UnsupportedError for what edgec cannot read.
     """
     model = load_pt2(path) if path.suffix.lower() == PT2 else load(path)
     fix_onnx(model.graph, input_shapes, fixed)
+    if outputs:
+        model = ended(model, outputs)
     return graph_of(model, path, input_shapes)
 
 

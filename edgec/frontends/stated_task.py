@@ -6,10 +6,11 @@ Only where it leaves no doubt. What cannot be read is no task: such a file compi
 
 from __future__ import annotations
 
-import ast
 import zipfile
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from edgec_runtime.tasks import parse_task
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
 _MAX_LABELS = 1 << 20
-"""Bytes of a file of labels, and of names in a property."""
+"""Bytes of a file of labels."""
 
 
 def stated_task(path: Path) -> TaskFile:
@@ -67,21 +68,14 @@ def _of_onnx(path: Path) -> TaskFile:
     """By Ultralytics' exporter, or with an output whose type denotation is IMAGE."""
     import onnx
 
+    from edgec.frontends.ultralytics import exported, head_of
+
     model = onnx.load(str(path), format="protobuf", load_external_data=False)
-    return _of_ultralytics(model) or _of_images(model)
-
-
-def _of_ultralytics(model: ModelProto) -> TaskFile | None:
-    """A detection of x, y, width, height and a score for each of the names; or a classification."""
-    said = {p.key: p.value for p in model.metadata_props}
-    if said.get("author") != "Ultralytics" or len(said.get("names", "")) > _MAX_LABELS:
-        return None
-    names = ast.literal_eval(said["names"])
-    labels = tuple(str(names[i]) for i in range(len(names)))
-    shape = [d.dim_value for d in model.graph.output[0].type.tensor_type.shape.dim]
-    if said.get("task") == "detect" and len(shape) == 3 and shape[1] == 4 + len(labels):
-        return _stated("yolov8", labels)
-    return _stated("classification", labels) if said.get("task") == "classify" else None
+    found = exported(model)
+    if found is None:
+        return _of_images(model)
+    task, head = _of_keys(found.task(), found.labels), head_of(model, found)
+    return task if head is None else replace(task, head=head, headless=parse_task(found.task_of_candidates(head)))
 
 
 def _of_images(model: ModelProto) -> TaskFile:
@@ -97,4 +91,8 @@ def _of_images(model: ModelProto) -> TaskFile:
 def _stated(name: str, labels: tuple[str, ...] | None) -> TaskFile:
     """Without preprocessing, of which stated.py reads what the file says."""
     rest = {k: v for k, v in FORMATS.get(name, {"task": name}).items() if k not in ("preprocess", "labels")}
-    return TaskFile(parse_task(rest), labels=labels, stated=True)
+    return _of_keys(rest, labels)
+
+
+def _of_keys(keys: Mapping[str, Any], labels: tuple[str, ...] | None) -> TaskFile:
+    return TaskFile(parse_task(keys), labels=labels, stated=True)

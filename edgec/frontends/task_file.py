@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from edgec_devices.decoding import from_json, from_toml
@@ -16,11 +16,15 @@ from edgec_runtime.arrays import read_arrays
 from edgec_runtime.given import given
 from edgec_runtime.preprocess import NOTHING, Wish, parse
 from edgec_runtime.tasks import TASKS, parse_task
+from edgec_runtime.tasks.anchors import Anchors
 from edgec_runtime.tasks.base import Task
-from edgec_runtime.tasks.detection import Anchors, Detection
+from edgec_runtime.tasks.detection import Detection
 
 from edgec.errors import InputError, did_you_mean
 from edgec.frontends.task_formats import FORMATS
+
+if TYPE_CHECKING:
+    from edgec.frontends.ultralytics import Head
 
 ENDINGS = (".edgec-task.json", ".edgec-task.toml")
 """Of a file beside the model, after its name without .onnx or .tflite."""
@@ -36,7 +40,8 @@ _SEE = "see docs/tasks.md"
 class TaskFile:
     """What is wanted: the task, unbound; how photos become inputs; labels; files for the bundle, by path.
 
-    read: the files that it came from. stated: nobody but the model's own file said so.
+    read: the files that it came from. stated: nobody but the model's own file said so. head: where a network that picks
+    its boxes itself may end; headless: the task if it does.
     """
 
     task: Task | None = None
@@ -45,6 +50,8 @@ class TaskFile:
     files: Mapping[str, bytes] = field(default_factory=dict)
     read: tuple[Path, ...] = ()
     stated: bool = False
+    head: Head | None = None
+    headless: Task | None = None
 
     def with_preprocess(self, given: str | None) -> str | None:
         """What --preprocess says, and what this says of the rest, as text."""

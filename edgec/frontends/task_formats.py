@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from edgec_runtime.tasks.points import COCO_LINES, COCO_POINTS
+
 _FACE = {"labels": ["face"]}
 _FACEMESH = {
     "task": "landmarks",
@@ -33,6 +35,28 @@ def _blaze(side: int, anchors: dict[int, int]) -> dict[str, Any]:
     }
 
 
+_ULTRALYTICS = {
+    "task": "detection",
+    "preprocess": "0_1,letterbox",
+    "units": "pixels",
+    "score_column": 4,
+    "threshold": 0.25,
+}
+_CANDIDATES = {**_ULTRALYTICS, "transposed": True, "iou": 0.7}
+"""All that the network considers: x, y, width and height, a score for each class, and what else there is of a box."""
+
+_PICKED = {**_ULTRALYTICS, "order": "xyxy", "class_column": 5, "suppression": "none", "limit": 300}
+"""What a network picks itself: corners, a score, a class, and what else there is of a box."""
+
+_PERSON = {
+    "points": 17,
+    "point_numbers": 3,
+    "point_threshold": 0.5,
+    "point_names": list(COCO_POINTS),
+    "lines": [list(pair) for pair in COCO_LINES],
+    "labels": ["person"],
+}
+
 FORMATS: dict[str, dict[str, Any]] = {
     "yolox": {
         "task": "detection",
@@ -53,15 +77,14 @@ FORMATS: dict[str, dict[str, Any]] = {
         "threshold": 0.25,
         "iou": 0.45,
     },
-    "yolov8": {
-        "task": "detection",
-        "preprocess": "0_1,letterbox",
-        "transposed": True,
-        "units": "pixels",
-        "score_column": 4,
-        "threshold": 0.25,
-        "iou": 0.7,
-    },
+    "yolov8": _CANDIDATES,
+    "yolov8-seg": {**_CANDIDATES, "mask_column": -32},
+    "yolov8-pose": {**_CANDIDATES, **_PERSON, "point_column": -51},
+    "yolov8-obb": {**_CANDIDATES, "angle_column": -1},
+    "yolo26": _PICKED,
+    "yolo26-seg": {**_PICKED, "mask_column": 6},
+    "yolo26-pose": {**_PICKED, **_PERSON, "point_column": 6},
+    "yolo26-obb": {**_PICKED, "order": "xywh", "angle_column": 6},
     "tflite-ssd": {
         "task": "detection",
         "boxes": "#0",

@@ -199,13 +199,13 @@ def _rows(plane: Array) -> Array:
 class FoundBoxes:
     """Finds boxes with the bundle's C: the same as tasks.detection.found."""
 
-    def __init__(self, function: Any, rows: int, width: int) -> None:
-        self._function, self._rows, self._width = function, rows, width
+    def __init__(self, function: Any, most: int, width: int) -> None:
+        self._function, self._most, self._width = function, most, width
 
     def __call__(self, boxes: Array, scores: Array, anchors: Array) -> Array:
         """float32 [K,width]."""
         arrays = [np.ascontiguousarray(a, np.float32) for a in (boxes, scores, anchors)]
-        candidates, gone = np.empty((self._rows, 3), np.int32), np.empty(self._rows, np.uint8)
-        found = np.empty((self._rows, self._width), np.float32)
+        candidates, gone = np.empty((self._most, 3), np.int32), np.empty(self._most, np.uint8)
+        found = np.empty((self._most, self._width), np.float32)
         count = self._function(*map(_at, (*arrays, candidates, gone, found)))
-        return found[:count]
+        return found[:count].copy()  # not all that there was room for

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .tasks.base import Result
-from .tasks.detection import Box, Boxes
+from .tasks.instances import Box, Boxes
 from .tasks.points import Points
 from .tasks.segmentation import Segments
 
@@ -108,7 +108,7 @@ class Smoother:
             tracks.append(near)
             found.append(near.moved(box, at))
         self._tracks = tracks
-        return Boxes(tuple(found))
+        return replace(result, boxes=tuple(found))
 
     def _of_mask(self, result: Segments, at: float) -> Result:
         last, seconds = self._mask, at - self._mask_at

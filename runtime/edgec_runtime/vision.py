@@ -56,7 +56,7 @@ class Vision:
         files = {name: bundle.read(name) for name in task.files()}
         call, detect = function(library, "edgec_boxes"), None
         if call is not None and isinstance(task, Detection):
-            detect = FoundBoxes(call, task.rows(outputs), 6 + 2 * task.points)
+            detect = FoundBoxes(call, task.most(outputs), task.width)
         return task.decoder(Setting(self.image, outputs, self.manifest.labels, files, detect))
 
     @property

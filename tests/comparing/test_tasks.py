@@ -9,8 +9,8 @@ import pytest
 from edgec_runtime.preprocess import Fit
 from edgec_runtime.tasks.base import Result, View
 from edgec_runtime.tasks.classification import Class, Classes
-from edgec_runtime.tasks.detection import Box, Boxes
 from edgec_runtime.tasks.image import Picture
+from edgec_runtime.tasks.instances import Box, Boxes
 from edgec_runtime.tasks.points import Points
 from edgec_runtime.tasks.segmentation import Segments
 

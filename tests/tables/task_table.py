@@ -21,8 +21,8 @@ from edgec_runtime import Session, read_photo
 from edgec_runtime.effects import Painter, effect
 from edgec_runtime.tasks.base import Result
 from edgec_runtime.tasks.classification import Classes
-from edgec_runtime.tasks.detection import Boxes
 from edgec_runtime.tasks.image import Picture
+from edgec_runtime.tasks.instances import Boxes
 from edgec_runtime.tasks.points import Points
 from edgec_runtime.tasks.segmentation import Segments
 from PIL import Image

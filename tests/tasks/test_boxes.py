@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 from edgec_runtime import InputError, TensorInfo
-from edgec_runtime.tasks.detection import Anchors, Detection, found
+from edgec_runtime.tasks.anchors import Anchors
+from edgec_runtime.tasks.detection import Detection, found
 
 from edgec.ir import Array
 from tests.tasks.vision import found_boxes
@@ -28,6 +29,12 @@ ROWS: list[tuple[dict[str, Any], dict[str, tuple[int, ...]]]] = [
     ({"activation": "softmax", "background": True, "threshold": 0.1}, {"b": (1, 150, 4), "s": (1, 150, 6)}),
     ({"suppression": "none", "limit": 7, "order": "yxhw"}, {"b": (1, 99, 4), "s": (1, 99, 1)}),
     ({"limit": 3, "iou": 0.0}, {"b": (150, 4), "s": (150,)}),
+    ({"several": True, "threshold": 0.7}, {"b": (1, 80, 4), "s": (1, 80, 3)}),
+    ({"several": True, "activation": "softmax", "background": True, "threshold": 0.2}, {"b": (90, 4), "s": (90, 5)}),
+    ({"class_column": -1, "score_column": 4, "suppression": "none", "threshold": 0.2}, {"o": (1, 60, 6)}),
+    ({"score_column": 4, "points": 2, "point_numbers": 3, "point_column": -6, "threshold": 0.4}, {"o": (1, 99, 13)}),
+    ({"transposed": True, "score_column": 4, "angle_column": -1, "threshold": 0.3}, {"o": (1, 8, 120)}),
+    ({"score_column": 4, "angle_column": 6, "iou": 0.2, "threshold": 0.2, "suppression": "all"}, {"o": (1, 120, 7)}),
 ]
 
 

@@ -10,7 +10,7 @@ import pytest
 from edgec_runtime import Session, read_photo
 from edgec_runtime.camera import CameraFrame
 from edgec_runtime.tasks.base import reals
-from edgec_runtime.tasks.detection import Boxes
+from edgec_runtime.tasks.instances import Boxes
 from edgec_runtime.tasks.segmentation import Segments
 
 import edgec

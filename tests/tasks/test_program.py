@@ -11,7 +11,8 @@ from edgec_devices.boards import Board
 from edgec_runtime import TensorInfo, prepare
 from edgec_runtime.camera import FORMATS
 from edgec_runtime.preprocess import bind, parse
-from edgec_runtime.tasks.detection import Anchors, Detection, found
+from edgec_runtime.tasks.anchors import Anchors
+from edgec_runtime.tasks.detection import Detection, found
 
 from edgec.emit.c import CSRC
 from edgec.emit.vision import vision_source
@@ -38,9 +39,9 @@ def _text() -> tuple[str, bytes]:
     vision += '#include "ek_boxes.h"\n' + own[own.index("\nEK_API int edgec_boxes") :]
     data, calls = frame_calls(frames, infos, how)
     data += c_array("float", "output", output) + c_array("float", "anchors", anchors)
-    data += "static float rows[60 * 6];\nstatic ek_candidate_t candidates[60];\n"
+    data += "static float rows[60 * 7];\nstatic ek_candidate_t candidates[60];\n"
     calls += "    const int n = edgec_boxes(output, output, anchors, candidates, made, rows);\n"
-    calls += "    fwrite(rows, 24, (size_t)n, stdout);\n"
+    calls += "    fwrite(rows, 28, (size_t)n, stdout);\n"
     expected = b"".join(prepare(f.rgb(), p, i).tobytes() for f in frames for i, p in zip(infos, how, strict=True))
     return program(vision, data, calls), expected + found(task, output, output, anchors, (64, 48)).tobytes()
 

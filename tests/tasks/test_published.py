@@ -13,8 +13,9 @@ from edgec_runtime import Quant, TensorInfo
 from edgec_runtime.preprocess import Fit
 from edgec_runtime.tasks.base import Result, Setting, View, reals
 from edgec_runtime.tasks.classification import Classes
-from edgec_runtime.tasks.detection import Boxes, Detection
+from edgec_runtime.tasks.detection import Detection
 from edgec_runtime.tasks.image import Picture
+from edgec_runtime.tasks.instances import Boxes
 from edgec_runtime.tasks.points import Points
 from edgec_runtime.tasks.segmentation import Segments
 

@@ -8,7 +8,7 @@ from edgec_runtime.preprocess import Fit
 from edgec_runtime.smoothing import OneEuro, Smoother, Strength
 from edgec_runtime.tasks.base import View
 from edgec_runtime.tasks.classification import Classes
-from edgec_runtime.tasks.detection import Box, Boxes
+from edgec_runtime.tasks.instances import Box, Boxes
 from edgec_runtime.tasks.points import Points
 from edgec_runtime.tasks.segmentation import Segments
 

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from edgec_runtime import InputError, TensorInfo
 from edgec_runtime.tasks import TASKS, parse_task, task_json, task_schema
-from edgec_runtime.tasks.detection import Anchors, Detection
+from edgec_runtime.tasks.anchors import Anchors
+from edgec_runtime.tasks.detection import Detection
 
 from edgec.frontends.task_file import ANCHORS_FILE, task_file
 from edgec.frontends.task_formats import FORMATS

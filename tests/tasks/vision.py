@@ -50,6 +50,6 @@ def found_boxes(rows: Sequence[tuple[Detection, Mapping[str, TensorInfo], Size]]
         text += re.sub(r"(edgec_boxes|edgec_frame|edgec_vision_for|table)(_0)?\b", rf"\g<1>\g<2>_{i}", own)
     lib = library(text, folder)
     return [
-        FoundBoxes(function(lib, f"edgec_boxes_{i}"), task.rows(outputs), 6 + 2 * task.points)
+        FoundBoxes(function(lib, f"edgec_boxes_{i}"), task.most(outputs), task.width)
         for i, (task, outputs, _) in enumerate(rows)
     ]

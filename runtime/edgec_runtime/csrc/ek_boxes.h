@@ -9,11 +9,13 @@ enum { EK_ONE_CLASS, EK_ALL_CLASSES, EK_WEIGHTED, EK_KEEP_ALL };
 enum { EK_AS_IS, EK_SIGMOID, EK_SOFTMAX };
 
 /* Element (row, column) of the boxes is at row * box_row + column * box_next, of the scores likewise.  anchored: boxes
- * count from anchors; objectness: a column or -1; first: the first class that is one. */
+ * count from anchors; objectness, class_column, angle_column: a column or -1; first: the first class that is one;
+ * several: a row is a box of each class that is sure enough. */
 typedef struct {
     int rows, box_row, box_next, score_row, score_next;
     int order, anchored, exponential, box_column, score_column, classes, first, objectness, activation;
-    int points, point_column;
+    int class_column, several;
+    int points, point_column, point_numbers, angle_column;
     float scales[4], width, height; /* pixels of the input in one unit of x and of y */
     float threshold, iou;
     int suppression, limit;
@@ -26,26 +28,57 @@ typedef struct {
 
 EK_KERNEL float ek_boxes_sure(ek_boxes_t b, float x) { return b.activation == EK_SIGMOID ? 1 / (1 + expf(-x)) : x; }
 
-/* The best class of a row, and its score. */
+/* The probability of a class of a row. */
+EK_KERNEL float ek_boxes_score(ek_boxes_t b, const float *row, int class_) {
+    const float x = row[(b.score_column + class_) * b.score_next];
+    if (b.activation != EK_SOFTMAX) return ek_boxes_sure(b, x);
+    float most = -INFINITY, sum = 0;
+    for (int c = 0; c < b.classes; c++) most = EK_MAX(most, row[(b.score_column + c) * b.score_next]);
+    for (int c = 0; c < b.classes; c++) sum += expf(row[(b.score_column + c) * b.score_next] - most);
+    return expf(x - most) / sum;
+}
+
+/* The best class of a row, and its probability. */
 EK_KERNEL ek_candidate_t ek_boxes_best(ek_boxes_t b, const float *row, int i) {
-    ek_candidate_t best = {-INFINITY, i, 0};
+    float most = -INFINITY;
+    int best = b.first;
     for (int c = b.first; c < b.classes; c++) {
         const float x = row[(b.score_column + c) * b.score_next];
-        if (x > best.score) best.score = x, best.class_ = c - b.first;
+        if (x > most) most = x, best = c;
     }
-    if (b.activation == EK_SOFTMAX) {
-        float most = -INFINITY, sum = 0;
-        for (int c = 0; c < b.classes; c++) most = EK_MAX(most, row[(b.score_column + c) * b.score_next]);
-        for (int c = 0; c < b.classes; c++) sum += expf(row[(b.score_column + c) * b.score_next] - most);
-        best.score = expf(best.score - most) / sum;
-    } else {
-        best.score = ek_boxes_sure(b, best.score);
+    return (ek_candidate_t){ek_boxes_score(b, row, best), i, best - b.first};
+}
+
+/* A class that the network says itself. */
+EK_KERNEL int ek_boxes_given(ek_boxes_t b, const float *row) {
+    const float given = row[b.class_column * b.score_next];
+    return given >= 0 && given <= 65535 ? (int)given : 0;
+}
+
+/* The candidates of a row, to the end of those that there are; returns their new number. */
+EK_KERNEL int ek_boxes_candidates(ek_boxes_t b, const float *scores, int i, ek_candidate_t *candidates, int n) {
+    const float *row = scores + (size_t)i * b.score_row;
+    const float sure = b.objectness < 0 ? 1 : ek_boxes_sure(b, row[b.objectness * b.score_next]);
+    if (!(sure >= b.threshold)) return n; /* a probability makes it no larger */
+    ek_candidate_t best = ek_boxes_best(b, row, i);
+    if (!b.several) {
+        if (b.class_column >= 0) best.class_ = ek_boxes_given(b, row);
+        best.score *= sure;
+        candidates[n] = best;
+        return n + (best.score >= b.threshold);
     }
-    return best;
+    if (!(best.score * sure >= b.threshold)) return n;
+    for (int c = b.first; c < b.classes; c++) {
+        const float score = ek_boxes_score(b, row, c) * sure;
+        candidates[n] = (ek_candidate_t){score, i, c - b.first};
+        n += score >= b.threshold;
+    }
+    return n;
 }
 
 EK_KERNEL int ek_boxes_after(ek_candidate_t a, ek_candidate_t b) {
-    return a.score < b.score || (a.score == b.score && a.row > b.row);
+    if (a.score != b.score) return a.score < b.score;
+    return a.row > b.row || (a.row == b.row && a.class_ > b.class_);
 }
 
 /* Heap sort, the best first. */
@@ -68,7 +101,9 @@ EK_SHARED void ek_boxes_sort(ek_candidate_t *c, int n) {
     }
 }
 
-/* x1, y1, x2, y2, score, class and points of a candidate. */
+/* x1, y1, x2, y2, score, class, row and points of a candidate. */
+enum { EK_ROW_COLUMNS = 7 };
+
 EK_KERNEL void ek_boxes_decode(ek_boxes_t b, const float *boxes, const float *anchors, ek_candidate_t c, float *out) {
     const float *row = boxes + (size_t)c.row * b.box_row, *a = anchors + (size_t)c.row * 4;
     const int turned = b.order == EK_YXYX || b.order == EK_YXHW;
@@ -87,11 +122,11 @@ EK_KERNEL void ek_boxes_decode(ek_boxes_t b, const float *boxes, const float *an
         }
     }
     for (int i = 0; i < 4; i++) out[i] = v[i] * (i & 1 ? b.height : b.width);
-    out[4] = c.score, out[5] = (float)c.class_;
+    out[4] = c.score, out[5] = (float)c.class_, out[6] = (float)c.row;
     for (int p = 0; p < 2 * b.points; p++) {
-        const float x = row[(b.point_column + p) * b.box_next];
+        const float x = row[(b.point_column + p / 2 * b.point_numbers + (p & 1)) * b.box_next];
         const float at = b.anchored ? a[p & 1] + x / b.scales[p & 1] * a[2 + (p & 1)] : x;
-        out[6 + p] = at * (p & 1 ? b.height : b.width);
+        out[EK_ROW_COLUMNS + p] = at * (p & 1 ? b.height : b.width);
     }
 }
 
@@ -103,50 +138,72 @@ EK_KERNEL float ek_boxes_overlap(const float *a, const float *b) {
     return all > 0 ? inside / all : 0;
 }
 
+/* A box that is turned as a normal distribution: its mean, the variances of x and of y, and their covariance. */
+typedef struct {
+    float x, y, xx, yy, xy;
+} ek_normal_t;
+
+EK_KERNEL ek_normal_t ek_boxes_normal(ek_boxes_t b, const float *boxes, const float *found) {
+    const float angle = boxes[(size_t)found[6] * b.box_row + b.angle_column * b.box_next];
+    const float w = found[2] - found[0], h = found[3] - found[1], wide = w * w / 12, high = h * h / 12;
+    const float cosine = cosf(angle), sine = sinf(angle);
+    return (ek_normal_t){(found[0] + found[2]) / 2, (found[1] + found[3]) / 2,
+                         wide * cosine * cosine + high * sine * sine, wide * sine * sine + high * cosine * cosine,
+                         (wide - high) * cosine * sine};
+}
+
+/* 1 less the Hellinger distance (tasks/overlap.py says where that is from). */
+EK_KERNEL float ek_boxes_turned_overlap(ek_normal_t m, ek_normal_t n) {
+    const float tiny = 1e-7f, a = m.xx + n.xx, b = m.yy + n.yy, c = m.xy + n.xy, determinant = a * b - c * c;
+    const float dx = n.x - m.x, dy = m.y - n.y;
+    const float apart = (a * dy * dy + b * dx * dx) / (determinant + tiny) / 4 + c * dx * dy / (determinant + tiny) / 2;
+    const float own = EK_MAX(m.xx * m.yy - m.xy * m.xy, 0) * EK_MAX(n.xx * n.yy - n.xy * n.xy, 0);
+    const float shape = logf(determinant / (4 * sqrtf(own) + tiny) + tiny) / 2;
+    const float distance = EK_MIN(EK_MAX(apart + shape, tiny), 100);
+    return 1 - sqrtf(1 - expf(-distance) + tiny);
+}
+
 /* Floats of a found box. */
-EK_KERNEL int ek_boxes_width(ek_boxes_t b) { return 6 + 2 * b.points; }
+EK_KERNEL int ek_boxes_width(ek_boxes_t b) { return EK_ROW_COLUMNS + 2 * b.points; }
 
 /* Of n boxes in order of their scores, those that are left, to the front; gone: n bytes. */
-EK_KERNEL int ek_boxes_suppress(ek_boxes_t b, float *found, uint8_t *gone, int n) {
+EK_KERNEL int ek_boxes_suppress(ek_boxes_t b, const float *boxes, float *found, uint8_t *gone, int n) {
     const int wide = ek_boxes_width(b);
     int left = 0;
     memset(gone, 0, (size_t)n);
     for (int i = 0; i < n && left < b.limit; i++) {
         if (gone[i]) continue;
-        float one[6 + 2 * 64], mean[6 + 2 * 64], weight = found[(size_t)i * wide + 4];
+        float one[EK_ROW_COLUMNS + 2 * 64], mean[EK_ROW_COLUMNS + 2 * 64], weight = found[(size_t)i * wide + 4];
         memcpy(one, found + (size_t)i * wide, (size_t)wide * 4);
         for (int k = 0; k < wide; k++) mean[k] = one[k] * weight;
+        const ek_normal_t normal = b.angle_column < 0 ? (ek_normal_t){0} : ek_boxes_normal(b, boxes, one);
         for (int j = i + 1; j < n && b.suppression != EK_KEEP_ALL; j++) {
             const float *other = found + (size_t)j * wide;
             if (gone[j] || (b.suppression == EK_ONE_CLASS && other[5] != one[5])) continue;
-            if (!(ek_boxes_overlap(one, other) > b.iou)) continue;
+            const float common = b.angle_column < 0
+                                     ? ek_boxes_overlap(one, other)
+                                     : ek_boxes_turned_overlap(normal, ek_boxes_normal(b, boxes, other));
+            if (!(common > b.iou)) continue;
             gone[j] = 1;
             weight += other[4];
             for (int k = 0; k < wide; k++) mean[k] += other[k] * other[4];
         }
         for (int k = 0; k < wide && b.suppression == EK_WEIGHTED; k++)
-            if (k != 4 && k != 5) one[k] = mean[k] / weight;
+            if (k < 4 || k >= EK_ROW_COLUMNS) one[k] = mean[k] / weight;
         memcpy(found + (size_t)left++ * wide, one, (size_t)wide * 4);
     }
     return left;
 }
 
-/* How many boxes there are, the best first, in `found`, which has room for as many as there are rows.  candidates and
- * gone: scratch for as many. */
+/* How many boxes there are, the best first, in `found`, which has room for as many as there are rows, or pairs of a row
+ * and a class where a row may be several.  candidates and gone: scratch for as many. */
 EK_KERNEL int ek_boxes_f32(ek_boxes_t b, const float *boxes, const float *scores, const float *anchors,
                            ek_candidate_t *candidates, uint8_t *gone, float *found) {
     int n = 0;
-    for (int i = 0; i < b.rows; i++) {
-        const float *row = scores + (size_t)i * b.score_row;
-        const float sure = b.objectness < 0 ? 1 : ek_boxes_sure(b, row[b.objectness * b.score_next]);
-        if (!(sure >= b.threshold)) continue; /* a probability makes it no larger */
-        candidates[n] = ek_boxes_best(b, row, i);
-        candidates[n].score *= sure;
-        if (candidates[n].score >= b.threshold) n++;
-    }
+    for (int i = 0; i < b.rows; i++) n = ek_boxes_candidates(b, scores, i, candidates, n);
     ek_boxes_sort(candidates, n);
     for (int i = 0; i < n; i++)
         ek_boxes_decode(b, boxes, anchors, candidates[i], found + (size_t)i * ek_boxes_width(b));
-    return ek_boxes_suppress(b, found, gone, n);
+    return ek_boxes_suppress(b, boxes, found, gone, n);
 }
 #endif

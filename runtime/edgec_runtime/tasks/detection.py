@@ -1,77 +1,33 @@
-"""Detection: boxes, with labels and perhaps points in them, out of what a network says of anchors or of grid cells.
+"""Detection: boxes, with labels and perhaps points, angles and masks, out of what a network says of anchors or of
+grid cells.
 
 `found` is the law; where the bundle has C for this machine (csrc/ek_boxes.h), that computes the same.
 """
 
 from __future__ import annotations
 
-import io
 import math
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Dict, List, Mapping, Optional, Tuple
+from typing import ClassVar, List, Mapping, Optional, Tuple
 
 import numpy as np
 
-from ..arrays import read_array
-from ..drawing import PALETTE, box_into, points_into
 from ..errors import InputError
 from ..rows import said
 from ..tensors import TensorInfo
+from .anchors import MAX_BOXES, Anchors
 from .base import ACTIVATIONS, Array, Decode, Outputs, Setting, Size, View, activated, named, output_for
+from .instances import Box, Boxes, Mask
+from .overlap import overlaps, turned_overlaps
 
 ORDERS = ("xywh", "xyxy", "yxyx", "yxhw")
 SUPPRESSIONS = ("class", "all", "weighted", "none")
-MAX_BOXES = 1 << 20
-"""Rows of an output, and anchors."""
+_ROW_COLUMNS = 7
+"""Of a found box: x1, y1, x2, y2, score, class and the row that it was found in; behind them its points."""
 
-
-@dataclass(frozen=True)
-class Anchors:
-    """Where boxes are counted from: x and y of a centre, width and height, each 0…1 of the input."""
-
-    file: Optional[str] = said("a file with float32 [N,4]; instead of the rest", None)
-    strides: Tuple[int, ...] = said(
-        "pixels of the input from cell to cell, for each grid in turn", (), low=1, high=4096
-    )
-    sizes: Tuple[Tuple[Tuple[float, ...], ...], ...] = said(
-        "for each grid the [width, height] in pixels of a cell's anchors; default: one of the cell's size",
-        (),
-        low=0,
-        high=65536,
-    )
-    offset: float = said("where in its cell a centre is: 0.5 the middle, 0 its top left", 0.5, low=0, high=1)
-
-    def made(self, image: Size, files: Mapping[str, bytes]) -> Array:
-        """float32 [N,4].  Raises InputError for a file or sizes that cannot be."""
-        if self.file is not None:
-            return _read(files[self.file], self.file)
-        if not self.strides or len(self.sizes) not in (0, len(self.strides)):
-            raise InputError("anchors want a file, or strides and as many sizes", "anchors", "see docs/tasks.md")
-        grids = []
-        for i, stride in enumerate(self.strides):
-            sizes = self.sizes[i] if self.sizes else ((stride, stride),)
-            if not sizes or any(len(size) != 2 for size in sizes):
-                raise InputError(f"anchors of stride {stride} have no [width, height]", "anchors.sizes")
-            columns, rows = -(-image[0] // stride), -(-image[1] // stride)
-            y, x = np.meshgrid(np.arange(rows) + self.offset, np.arange(columns) + self.offset, indexing="ij")
-            centres = np.stack([x * stride / image[0], y * stride / image[1]], -1).reshape(-1, 1, 2)
-            own = np.array(sizes, np.float64) / np.array(image)
-            pairs = [np.broadcast_to(a, (len(centres), len(own), 2)) for a in (centres, own)]
-            grids.append(np.concatenate(pairs, -1).reshape(-1, 4))
-        return np.concatenate(grids).astype(np.float32)
-
-
-def _read(data: bytes, name: str) -> Array:
-    try:
-        array = read_array(io.BytesIO(data))
-    except ValueError as e:
-        raise InputError(f"the anchors cannot be read: {e}", at=name, hint="compile the model again") from e
-    if array.ndim != 2 or array.shape[1] != 4 or array.dtype != np.float32 or len(array) > MAX_BOXES:
-        what = f"anchors are float32 [N,4], not {array.dtype} {list(array.shape)}"
-        raise InputError(what, at=name, hint="x and y of a centre, width and height, each 0…1 of the input")
-    if not np.isfinite(array).all():
-        raise InputError("the anchors have numbers that are not finite", at=name)
-    return np.asarray(array)
+_MAX_CLASS = 65535
+_FIRST, _LAST = -4096, 4095
+"""Of columns; those below 0 count from the last one, -1."""
 
 
 @dataclass(frozen=True)
@@ -91,13 +47,32 @@ class Detection:
     anchors: Optional[Anchors] = said("what boxes are counted from: x = anchor x + x / scale * anchor width", None)
     scales: Tuple[float, ...] = said("by which x, y, width and height are divided", (1.0, 1.0, 1.0, 1.0), low=1e-6)
     exponential: bool = said("width = exp(width / scale) * anchor width, not only width / scale * anchor width", True)
-    box_column: int = said("the first of the four numbers", 0, low=0, high=4095)
-    score_column: int = said("the first of the classes' scores", 0, low=0, high=4095)
-    objectness: Optional[int] = said("a column by which all scores are multiplied", None, low=0, high=4095)
+    box_column: int = said("the first of the four numbers", 0, low=_FIRST, high=_LAST)
+    score_column: int = said(
+        "the first of the classes' scores, which end where another column of the same output is named",
+        0, low=_FIRST, high=_LAST,
+    )  # fmt: skip
+    class_column: Optional[int] = said(
+        "the class of the box, whose only score is in the column of scores", None, low=_FIRST, high=_LAST
+    )
+    several: bool = said("a row is a box of each class whose score is high enough, not only of the best", False)
+    objectness: Optional[int] = said("a column by which all scores are multiplied", None, low=_FIRST, high=_LAST)
     background: bool = said("the first class is that there is nothing", False)
     activation: str = said("what makes probabilities of scores", "none", choices=ACTIVATIONS)
     points: int = said("how many points a box has", 0, low=0, high=64)
-    point_column: int = said("the first of their x and y", 4, low=0, high=4095)
+    point_column: int = said("the first of their x and y", 4, low=_FIRST, high=_LAST)
+    point_numbers: int = said("2, or 3 where a number behind x and y says whether it is seen", 2, low=2, high=3)
+    point_threshold: float = said("points that are less surely seen are not drawn", 0.0, low=0, high=1)
+    point_names: Tuple[str, ...] = said("of the points", ())
+    lines: Tuple[Tuple[int, ...], ...] = said("pairs of points that are joined in pictures", (), low=0, high=_LAST)
+    angle_column: Optional[int] = said(
+        "by how much a box is turned about its centre, in radians", None, low=_FIRST, high=_LAST
+    )
+    mask_column: Optional[int] = said(
+        "the first of the factors, to the last column, by which planes are added up to the mask of a box",
+        None, low=_FIRST, high=_LAST,
+    )  # fmt: skip
+    masks: Optional[str] = said("the output with those planes [1,planes,H,W]; default: the only one that can be", None)
     threshold: float = said("the least score of a box", 0.5, low=0, high=1)
     iou: float = said("boxes that overlap more are one", 0.5, low=0, high=1)
     suppression: str = said(
@@ -111,11 +86,62 @@ class Detection:
         """See Task."""
         boxes, scores = named(self.boxes, outputs), named(self.scores, outputs)
         classes, count = named(self.classes, outputs), named(self.count, outputs)
-        return replace(self, boxes=boxes, scores=scores, classes=classes, count=count)._bind(outputs, image)
+        task = replace(self, boxes=boxes, scores=scores, classes=classes, count=count, masks=named(self.masks, outputs))
+        return task._bind(outputs, image)._bind_columns(outputs)
+
+    def _bind_columns(self, outputs: Mapping[str, TensorInfo]) -> Detection:
+        """With columns that count from the first one, and the output of masks."""
+        of_boxes, of_scores = (self.table(outputs[str(n)].shape)[1] for n in (self.boxes, self.scores))
+
+        def counted(column: int, columns: int) -> int:
+            return column + columns if column < 0 else column
+
+        def perhaps(column: Optional[int], columns: int) -> Optional[int]:
+            return None if column is None else counted(column, columns)
+
+        task = replace(
+            self,
+            box_column=counted(self.box_column, of_boxes),
+            point_column=counted(self.point_column, of_boxes),
+            angle_column=perhaps(self.angle_column, of_boxes),
+            mask_column=perhaps(self.mask_column, of_boxes),
+            score_column=counted(self.score_column, of_scores),
+            class_column=perhaps(self.class_column, of_scores),
+            objectness=perhaps(self.objectness, of_scores),
+        )
+        ends = {
+            "box_column": (task.box_column + 4, of_boxes),
+            "point_column": (task.point_column + task.point_numbers * task.points if task.points else 0, of_boxes),
+            "angle_column": (0 if task.angle_column is None else task.angle_column + 1, of_boxes),
+            "mask_column": (0 if task.mask_column is None else task.mask_column + 1, of_boxes),
+            "score_column": (task.score_column + 1, of_scores),
+            "class_column": (0 if task.class_column is None else task.class_column + 1, of_scores),
+            "objectness": (0 if task.objectness is None else task.objectness + 1, of_scores),
+        }
+        for name, (end, columns) in ends.items():
+            column = getattr(task, name)
+            if end > columns or (column is not None and column < 0):
+                raise InputError(f"{name} is {getattr(self, name)}, and there are {columns} columns", at=name)
+        if task.score_columns(of_scores) < (2 if task.background else 1):
+            raise InputError("no column is left for scores", "score_column", "see docs/tasks.md")
+        if any(len(pair) != 2 for pair in task.lines):
+            raise InputError("a line joins two points", at="lines", hint="for example [[0, 1], [1, 2]]")
+        if task.mask_column is None:
+            return replace(task, masks=None)
+        planes = of_boxes - task.mask_column
+        return replace(task, masks=output_for(task.masks, "masks", outputs, lambda s: _grid(s, planes) is not None))
+
+    def score_columns(self, columns: int) -> int:
+        """How many columns of a bound task's output, of `columns`, have scores of classes."""
+        if self.class_column is not None:
+            return 1
+        ends = [self.angle_column, self.mask_column, self.point_column if self.points else None]
+        behind = [c for c in ends if c is not None and c > self.score_column] if self.scores == self.boxes else []
+        return min([columns, *behind]) - self.score_column
 
     def _bind(self, outputs: Mapping[str, TensorInfo], image: Size) -> Detection:
-        taken = {self.scores, self.classes, self.count}
-        least = max(self.box_column + 4, self.point_column + 2 * self.points if self.points else 0)
+        taken = {self.scores, self.classes, self.count, self.masks}
+        least = max(self.box_column + 4, self.point_column + self.point_numbers * self.points if self.points else 0)
         rest = {n: o for n, o in outputs.items() if n not in taken or n == self.boxes}
         boxes = output_for(self.boxes, "boxes", rest, lambda shape: self.table(shape)[1] >= least)
         rows = self.table(outputs[boxes].shape)[0]
@@ -158,9 +184,15 @@ class Detection:
         """That of the anchors."""
         return (self.anchors.file,) if self.anchors is not None and self.anchors.file is not None else ()
 
-    def rows(self, outputs: Mapping[str, TensorInfo]) -> int:
-        """How many rows of boxes a bound task has."""
-        return self.table(outputs[str(self.boxes)].shape)[0]
+    def most(self, outputs: Mapping[str, TensorInfo]) -> int:
+        """How many boxes a bound task can find, before those that overlap are left out."""
+        rows, columns = self.table(outputs[str(self.scores)].shape)
+        return rows * (self.score_columns(columns) if self.several else 1)
+
+    @property
+    def width(self) -> int:
+        """How many numbers a found box has."""
+        return _ROW_COLUMNS + 2 * self.points
 
     @property
     def one_pass(self) -> bool:
@@ -182,7 +214,7 @@ class Detection:
                 rows = setting.detect(boxes, scores, anchors)
             else:
                 rows = found(self, boxes, scores, anchors, setting.image)
-            return _boxes(rows, view, setting)
+            return self._result(rows, outputs, view, setting)
 
         return decode
 
@@ -191,25 +223,65 @@ class Detection:
         corners = _corners(self, boxes.reshape(-1, 4), np.zeros((0, 4), np.float32), image)
         score, classes = scores.reshape(-1), outputs[str(self.classes)].reshape(-1)
         count = len(score) if self.count is None else int(outputs[self.count].reshape(-1)[0])
-        rows = np.concatenate([corners, score[:, None], classes[:, None]], -1)[: max(0, count)]
+        numbers = np.arange(len(score))
+        rows = np.stack([*corners.T, score, classes, numbers], -1)[: max(0, count)]
         return rows[rows[:, 4] >= self.threshold][: self.limit].astype(np.float32)
+
+    def _result(self, rows: Array, outputs: Outputs, view: View, setting: Setting) -> Boxes:
+        """Found boxes in the frame, cut off at its borders."""
+        read = _rows(self, outputs[str(self.boxes)])[rows[:, 6].astype(np.int64)]
+        points = view.to_frame(rows[:, _ROW_COLUMNS:].reshape(len(rows), self.points, 2))
+        seen = read[:, self.point_column + 2 :: 3][:, : self.points] if self.point_numbers == 3 else read[:, :0]
+        angles = None if self.angle_column is None else read[:, self.angle_column]
+        upright = rows[:, [0, 1, 2, 1, 2, 3, 0, 3]].reshape(-1, 4, 2)
+        quads = view.to_frame(upright if angles is None else _turned(upright, angles))
+        low, high = (np.clip(f(quads, axis=1), 0, np.array(view.frame)) for f in (np.min, np.max))
+        found = []
+        for i, row in enumerate(rows):
+            corners = (float(low[i, 0]), float(low[i, 1]), float(high[i, 0]), float(high[i, 1]))
+            label = setting.label(int(row[5]))
+            box = Box(corners, float(row[4]), int(row[5]), label, _pairs(points[i]), tuple(map(float, seen[i])))
+            if angles is not None:
+                box = replace(box, angle=float(angles[i]), polygon=_pairs(quads[i]))
+            if self.mask_column is not None:
+                planes = outputs[str(self.masks)]
+                box = replace(box, mask=_mask(read[i, self.mask_column :], planes, row[:4], view))
+            found.append(box)
+        return Boxes(tuple(found), self.point_names, self.lines, self.point_threshold)
 
 
 def found(task: Detection, boxes: Array, scores: Array, anchors: Array, image: Size) -> Array:
-    """float32 [K, 6 + 2 * points]: x1, y1, x2, y2 in pixels of the input, score, class, points; the best first."""
+    """float32 [K, width]: x1, y1, x2, y2 in pixels of the input, score, class, row, points; the best first.
+
+    Of a box that is turned, the corners are those that it had upright.
+    """
     boxes, scores = (_rows(task, a) for a in (boxes, scores))
-    of_class = activated(scores[:, task.score_column :], task.activation)[:, 1 if task.background else 0 :]
+    score, label, row = _candidates(task, scores)
+    order = np.argsort(-score, kind="stable")
+    score, label, row = score[order], label[order], row[order]
+    own = anchors[row] if len(anchors) else anchors
+    corners = _corners(task, boxes[row, task.box_column : task.box_column + 4], own, image)
+    points = _points(task, boxes[row], own, image)
+    rows = np.concatenate([np.stack([*corners.T, score, label, row], axis=1), points], axis=1).astype(np.float32)
+    return _suppressed(task, rows, boxes)
+
+
+def _candidates(task: Detection, scores: Array) -> Tuple[Array, Array, Array]:
+    """Score, class and row of what is sure enough, row by row."""
+    end = task.score_column + task.score_columns(scores.shape[1])
+    of_class = activated(scores[:, task.score_column : end], task.activation)[:, 1 if task.background else 0 :]
+    if task.objectness is not None:
+        of_class = of_class * activated(scores[:, task.objectness], task.activation)[:, None]
+    if task.several:
+        row, label = np.nonzero(of_class >= np.float32(task.threshold))
+        return of_class[row, label], label, row
     best = of_class.argmax(axis=1)
     score = of_class[np.arange(len(best)), best]
-    if task.objectness is not None:
-        score = score * activated(scores[:, task.objectness], task.activation)
-    kept = np.flatnonzero(score >= np.float32(task.threshold))
-    kept = kept[np.argsort(-score[kept], kind="stable")]
-    own = anchors[kept] if len(anchors) else anchors
-    corners = _corners(task, boxes[kept, task.box_column : task.box_column + 4], own, image)
-    points = _points(task, boxes[kept], own, image)
-    rows = np.concatenate([corners, score[kept, None], best[kept, None], points], axis=1).astype(np.float32)
-    return _suppressed(task, rows)
+    row = np.flatnonzero(score >= np.float32(task.threshold))
+    if task.class_column is not None:
+        given = scores[:, task.class_column]
+        best = np.where((given >= 0) & (given <= _MAX_CLASS), given, 0).astype(np.int64)
+    return score[row], best[row], row
 
 
 def _rows(task: Detection, array: Array) -> Array:
@@ -237,7 +309,8 @@ def _points(task: Detection, rows: Array, anchors: Array, image: Size) -> Array:
     """[K, 2 * points] in pixels of the input."""
     if not task.points:
         return np.zeros((len(rows), 0), np.float32)
-    xy = rows[:, task.point_column : task.point_column + 2 * task.points].reshape(len(rows), task.points, 2)
+    columns = slice(task.point_column, task.point_column + task.point_numbers * task.points)
+    xy = rows[:, columns].reshape(len(rows), task.points, task.point_numbers)[..., :2]
     if task.anchors is not None:
         xy = anchors[:, None, :2] + xy / np.array(task.scales[:2], np.float32) * anchors[:, None, 2:]
     return np.asarray(xy.reshape(len(rows), 2 * task.points) * _per_unit(task, image, task.points), np.float32)
@@ -248,96 +321,59 @@ def _per_unit(task: Detection, image: Size, pairs: int) -> Array:
     return np.array((1, 1) * pairs if pixels else image * pairs, np.float32)
 
 
-def _suppressed(task: Detection, rows: Array) -> Array:
-    """Of rows, the best first, those that are left."""
+def _suppressed(task: Detection, rows: Array, boxes: Array) -> Array:
+    """Of rows, the best first, those that are left.  boxes: what they were found in."""
     if task.suppression == "none":
         return rows[: task.limit]
     left: List[Array] = []
     while len(rows) and len(left) < task.limit:
         first = rows[0]
-        same = _overlaps(first, rows) > np.float32(task.iou)
+        if task.angle_column is None:
+            common = overlaps(first, rows)
+        else:
+            angles = boxes[rows[:, 6].astype(np.int64), task.angle_column]
+            common = turned_overlaps(first, float(angles[0]), rows, angles)
+        same = common > np.float32(task.iou)
         if task.suppression == "class":
             same &= rows[:, 5] == first[5]
         same[0] = True
         if task.suppression == "weighted":
             weights = rows[same, 4:5]
             mean = (rows[same] * weights).sum(axis=0) / weights.sum()
-            first = np.concatenate([mean[:4], first[4:6], mean[6:]])
+            first = np.concatenate([mean[:4], first[4:_ROW_COLUMNS], mean[_ROW_COLUMNS:]])
         left.append(first)
         rows = rows[~same]
     return np.array(left, np.float32).reshape(len(left), rows.shape[1])
 
 
-def _overlaps(one: Array, rows: Array) -> Array:
-    """Intersection over union of a box with others."""
-    sides = np.minimum(one[2:4], rows[:, 2:4]) - np.maximum(one[:2], rows[:, :2])
-    inside = np.maximum(sides, 0).prod(axis=1)
-    areas = (rows[:, 2] - rows[:, 0]) * (rows[:, 3] - rows[:, 1])
-    union = areas + (one[2] - one[0]) * (one[3] - one[1]) - inside
-    return np.asarray(np.where(union > 0, inside / np.where(union > 0, union, 1), 0), np.float32)
+def _turned(corners: Array, angles: Array) -> Array:
+    """Corners [N,4,2] after each box is turned about its centre."""
+    middle = corners.mean(axis=1, keepdims=True)
+    cosine, sine = np.cos(angles), np.sin(angles)
+    turn = np.stack([np.stack([cosine, sine], -1), np.stack([-sine, cosine], -1)], 1)
+    return np.asarray(middle + (corners - middle) @ turn, np.float32)
 
 
-def _boxes(rows: Array, view: View, setting: Setting) -> Boxes:
-    """In the frame, cut off at its borders."""
-    corners = view.to_frame(rows[:, :4].reshape(-1, 2, 2))
-    corners = np.clip(corners, 0, np.array(view.frame)).reshape(-1, 4)
-    points = view.to_frame(rows[:, 6:].reshape(len(rows), rows.shape[1] // 2 - 3, 2))
-    return Boxes(
-        tuple(
-            Box(
-                (float(c[0]), float(c[1]), float(c[2]), float(c[3])), float(row[4]), int(row[5]),
-                setting.label(int(row[5])), tuple((float(x), float(y)) for x, y in p),
-            )
-            for row, c, p in zip(rows, corners, points)
-        )
-    )  # fmt: skip
+def _grid(shape: Tuple[int, ...], planes: int) -> Optional[Size]:
+    """Width and height of an output with so many planes, None if it has not: [1,planes,H,W] or [1,H,W,planes]."""
+    if len(shape) != 4 or shape[0] != 1 or planes not in (shape[1], shape[3]):
+        return None
+    return (shape[3], shape[2]) if shape[1] == planes else (shape[2], shape[1])
 
 
-@dataclass(frozen=True)
-class Box:
-    """corners: x1, y1, x2, y2 in the frame."""
-
-    corners: Tuple[float, float, float, float]
-    score: float
-    index: int
-    label: str
-    points: Tuple[Tuple[float, float], ...] = ()
-
-    def line(self) -> str:
-        """For a table."""
-        x1, y1, x2, y2 = self.corners
-        return f"{self.score:7.1%}  {self.label:20} x {x1:.0f}…{x2:.0f}, y {y1:.0f}…{y2:.0f}"
+def _mask(factors: Array, planes: Array, corners: Array, view: View) -> Mask:
+    """The sum of planes by their factors, where a box is; corners: in pixels of the input."""
+    grid = _grid(planes.shape, len(factors))
+    assert grid is not None
+    first = planes.shape[1] == len(factors)
+    per = np.array(grid * 2) / np.array(view.image * 2)
+    # an element more on each side, so that what lies between two of them is the same as in the whole
+    low = np.clip(np.floor(corners[:2] * per[:2]) - 1, 0, np.array(grid) - 1).astype(np.int64)
+    high = np.clip(np.ceil(corners[2:] * per[2:]) + 1, low + 1, grid).astype(np.int64)
+    rows, columns = slice(low[1], high[1]), slice(low[0], high[0])
+    part = planes[0, :, rows, columns] if first else np.moveaxis(planes[0, rows, columns], -1, 0)
+    return Mask(np.tensordot(factors, part, 1).astype(np.float32), (int(low[0]), int(low[1])), grid, view)
 
 
-@dataclass(frozen=True)
-class Boxes:
-    """The most certain first."""
-
-    boxes: Tuple[Box, ...]
-
-    def to_json(self) -> Dict[str, Any]:
-        """See Result."""
-        return {
-            "boxes": [
-                {
-                    "label": b.label, "class": b.index, "score": round(b.score, 4),
-                    "box": [round(v, 2) for v in b.corners],
-                    **({"points": [[round(x, 2), round(y, 2)] for x, y in b.points]} if b.points else {}),
-                }
-                for b in self.boxes
-            ]
-        }  # fmt: skip
-
-    def lines(self) -> List[str]:
-        """See Result."""
-        return [b.line() for b in self.boxes] or ["nothing"]
-
-    def draw(self, frame: Array) -> Array:
-        """Boxes with their labels, the best on top."""
-        picture = frame.copy()
-        for b in reversed(self.boxes):
-            color = PALETTE[b.index % len(PALETTE)]
-            box_into(picture, b.corners, color, f"{b.label} {b.score:.0%}")
-            if b.points:
-                points_into(picture, np.array(b.points), color)
-        return picture
+def _pairs(points: Array) -> Tuple[Tuple[float, float], ...]:
+    return tuple((float(x), float(y)) for x, y in points)

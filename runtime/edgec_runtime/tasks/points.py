@@ -14,12 +14,12 @@ from ..rows import said
 from ..tensors import TensorInfo
 from .base import ACTIVATIONS, Array, Decode, Outputs, Setting, Size, View, activated, named, output_for
 
-_COCO = (
+COCO_POINTS = (
     "nose", "left eye", "right eye", "left ear", "right ear", "left shoulder", "right shoulder", "left elbow",
     "right elbow", "left wrist", "right wrist", "left hip", "right hip", "left knee", "right knee", "left ankle",
     "right ankle",
 )  # fmt: skip
-_COCO_LINES = (
+COCO_LINES = (
     (0, 1), (0, 2), (1, 3), (2, 4), (5, 6), (5, 7), (7, 9), (6, 8), (8, 10), (5, 11), (6, 12), (11, 12), (11, 13),
     (13, 15), (12, 14), (14, 16),
 )  # fmt: skip
@@ -102,8 +102,8 @@ class Pose(Landmarks):
         choices=("relative", "pixels", "heatmaps"),
     )
     threshold: float = said("points and results below are left out", 0.3, low=0, high=1)
-    lines: Tuple[Tuple[int, ...], ...] = said("pairs of points that are joined", _COCO_LINES, low=0, high=4095)
-    names: Tuple[str, ...] = said("of the points", _COCO)
+    lines: Tuple[Tuple[int, ...], ...] = said("pairs of points that are joined", COCO_LINES, low=0, high=4095)
+    names: Tuple[str, ...] = said("of the points", COCO_POINTS)
 
 
 def _peaks(maps: Array, image: Size) -> Tuple[Array, Array, None]:
