@@ -13,10 +13,11 @@ from edgec_devices.device import device_for
 from edgec_devices.machine import Machine
 from edgec_devices.machine.debian import RELEASES
 from edgec_devices.package import package, write
-from edgec_runtime import Bundle
+from edgec_runtime import Bundle, write_bundle
 
 from tests.cli.verbs import edgec
 from tests.conftest import whole_machine
+from tests.runtime import tiny_model
 from tests.webcam.conftest import compiled
 
 pytestmark = [pytest.mark.pi, pytest.mark.slow]
@@ -78,9 +79,12 @@ def test_a_bundle_and_litert_on_each_release(
     assert json.loads((tmp_path / "bench.json").read_text())["device"]["emulated"] is True
 
 
-def test_a_package_on_each_release(pi: tuple[Machine, str], bundle: Path, tmp_path: Path) -> None:
+def test_a_package_on_each_release(pi: tuple[Machine, str], tmp_path: Path) -> None:
+    """Of a program alone, which needs no numpy."""
     machine, _ = pi
-    path = write(package(bundle, app="released", version="1.0"), tmp_path)
+    program = tiny_model.build_program(tmp_path, "linux-aarch64")
+    write_bundle(tmp_path / "tiny.edgec", *tiny_model.parts(None, {"linux-aarch64": program}))
+    path = write(package(tmp_path / "tiny.edgec", app="released", version="1.0"), tmp_path)
     with path.open("rb") as f:
         copy = ["ssh", "-F", str(machine.ssh_config), machine.alias, f"cat > {path.name}"]
         subprocess.run(copy, stdin=f, check=True, timeout=120)
