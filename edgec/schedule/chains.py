@@ -14,6 +14,7 @@ from edgec.ir import PART, PARTS, Array, Graph, KernelCall, Pointer, Struct, Tab
 from edgec.schedule.cores import Core
 from edgec.schedule.fuse import Step
 from edgec.schedule.gemm_f32.epilogue import BOUNDS
+from edgec.schedule.kernels import binary
 from edgec.schedule.kernels.elementwise import FLOATS
 from edgec.schedule.liveness import Living, tensors
 from edgec.schedule.views import Places
@@ -200,26 +201,24 @@ def _link(call: KernelCall) -> _Link | None:
         assert isinstance(k, Table)
         assert isinstance(bias, Table)
         return _Link("EK_CHAIN_SCALE", pointers[0].value, y, k=k.array, bias=bias.array)
-    if kind in _BINARY:
+    if kind in binary.FLOATS:
         return _binary(kind, call, pointers[0].value, pointers[1].value, y)
     return _unary(kind, call, pointers[0].value, y) if len(pointers) == 2 else None
-
-
-_BINARY = {"add": "EK_CHAIN_ADD", "sub": "EK_CHAIN_SUB", "mul": "EK_CHAIN_MUL", "prelu": "EK_CHAIN_PRELU"}
 
 
 def _binary(kind: str, call: KernelCall, a: Value, b: Value, y: Value) -> _Link | None:
     act = next((x for x in call.operands if isinstance(x, Struct) and x.ctype == "ek_act_f32_t"), None)
     bounds = (act.real("low"), act.real("high")) if act else (-inf, inf)
+    step = f"EK_CHAIN_{kind.upper()}"
     if a.const is not None and kind in ("add", "mul"):
         a, b = b, a
     if a.const is not None or a.type.shape != y.type.shape or not y.type.shape:
         return None
     if b.const is None:
-        return _Link(_BINARY[kind], a, y, b, bounds=bounds) if b.type.shape == y.type.shape else None
+        return _Link(step, a, y, b, bounds=bounds) if b.type.shape == y.type.shape else None
     if b.type.size not in (1, b.type.shape[-1] if b.type.shape else 1) or b.type.size not in (1, y.type.shape[-1]):
         return None
-    return _Link(_BINARY[kind], a, y, k=b.const, bounds=bounds)
+    return _Link(step, a, y, k=b.const, bounds=bounds)
 
 
 def _unary(kind: str, call: KernelCall, x: Value, y: Value) -> _Link | None:

@@ -9,6 +9,7 @@ from math import inf
 import numpy as np
 
 from edgec.ir import Array, KernelCall, Pointer, Struct, Value
+from edgec.ops.fixed_point import ACTIVATIONS
 from edgec.schedule.kernels.elementwise import FLOATS
 from edgec.schedule.liveness import tensors
 from edgec.schedule.views import among
@@ -18,7 +19,7 @@ _LOW, _HIGH, _ADD, _LOW_SUM, _HIGH_SUM, _PRELU, _HARD_SWISH = 1, 2, 4, 8, 16, 32
 CLAMPS = _LOW | _HIGH
 """Of the sum itself."""
 
-BOUNDS = {"ek_relu_f32": (0.0, inf), "ek_relu6_f32": (0.0, 6.0), "ek_relu_n1_to_1_f32": (-1.0, 1.0)}
+BOUNDS = {f"ek_{name}_f32": bounds for name, bounds in ACTIVATIONS.items() if name != "none"}
 
 
 APART = 32

@@ -13,7 +13,7 @@ from edgec.ir import Array, KernelCall, Struct, Table, constant
 from edgec.ir.kernel import Operand
 from edgec.schedule.bytewise import no_overflow, pairs, scaled_sum
 from edgec.schedule.kernels.elementwise import by_offset, by_table
-from edgec.schedule.simd import WHOLE, simd
+from edgec.schedule.simd import WHOLE, defined, simd
 from edgec.schedule.variant import Variant
 
 _SHORTEST = 16
@@ -25,7 +25,8 @@ _MOST_REPEATED = 512
 _NO_OVERFLOW = 1 << 30
 
 _KINDS = ("add", "sub", "mul", "add_even", "sub_even", "mul_even", "maximum", "minimum", "squared_difference", "prelu")
-_FLOATS = ("add", "sub", "mul", "prelu")
+FLOATS = defined("simd/ek_binary_simd.h", r"EK_ROWS(?:_F32)?\(ek_(\w+)_f32_simd,")
+"""Functions of two floats that have a kernel of vectors."""
 
 
 def _dims(call: KernelCall, name: str) -> list[int]:
@@ -150,5 +151,5 @@ VARIANTS: list[Variant] = [
     *simd("ek_sub_s8", "ek_law_s8_simd", _law),
     *simd("ek_mul_s8", "ek_mul_s8_simd", _product),
     *(v for kind in ("maximum", "minimum") for v in simd(f"ek_{kind}_s8", f"ek_{kind}_s8_simd", _extremum)),
-    *(v for kind in _FLOATS for v in simd(f"ek_{kind}_f32", f"ek_{kind}_f32_simd", _floats)),
+    *(v for kind in FLOATS for v in simd(f"ek_{kind}_f32", f"ek_{kind}_f32_simd", _floats)),
 ]

@@ -9,13 +9,12 @@ import numpy as np
 from edgec.ir import Array, KernelCall, Struct, Table
 from edgec.ir.kernel import Operand
 from edgec.schedule.bytewise import offset, rescaled
-from edgec.schedule.simd import WHOLE, Rewrite, simd
+from edgec.schedule.simd import WHOLE, Rewrite, defined, simd
 from edgec.schedule.variant import Variant
 
-FLOATS = (
-    "logistic", "tanh", "hard_swish", "exp", "erf", "softplus", "gelu", "gelu_tanh", "mish", "elu", "selu",
-)  # fmt: skip
-"""Those that clang does not turn into vectors; the others are as fast as they are."""
+_PLAIN = defined("ek_unary.h", r"EK_UNARY(?:_K)?\(ek_(\w+)_f32,")
+FLOATS = tuple(kind for kind in defined("simd/ek_unary_simd.h", r"EK_UNARY_SIMD\(ek_(\w+)_f32_simd,") if kind in _PLAIN)
+"""Functions of one float with a kernel of vectors, as clang makes none of them; the others are fast as they are."""
 
 
 def _floats(kind: str) -> Rewrite:
