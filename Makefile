@@ -34,6 +34,14 @@ demo: setup
 test: setup
 	$(BIN)/python -m pytest -n 3 --dist worksteal -rs --durations=40
 
+# Every case of the long tests, of which `make test` runs a sample
+sweep: setup
+	$(BIN)/python -m pytest -n 3 --dist worksteal -rs --sweep -m sweep
+
+# All tests of whole emulated machines on the other release of Debian: make pi RELEASE=bookworm
+pi: setup
+	$(BIN)/python -m pytest -rs --durations=20 -m pi --release $(or $(RELEASE),trixie)
+
 check: setup lint types fast
 
 # Every verb once, and the choice of segments, with the newest versions that pyproject.toml allows, in an environment of

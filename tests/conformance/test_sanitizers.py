@@ -37,6 +37,7 @@ def test_samples_run_clean(group: int, tmp_path: Path) -> None:
     assert not [*found(graphs, tmp_path, PLAIN, [], CASES)]
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.cc
 @pytest.mark.slow
 @pytest.mark.parametrize("name", X86)

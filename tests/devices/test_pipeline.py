@@ -150,6 +150,7 @@ def test_what_the_decoder_does_not_know(word: int) -> None:
     assert decode(word).kind == "unknown"  # nothing, nothing, SVE, AES
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.cc
 @pytest.mark.parametrize(("name", "isa"), [(c, ["simd", "neon", *(["dot"] if c == CORES[2] else [])]) for c in CORES])
 def test_no_instruction_of_our_kernels_is_unknown(name: str, isa: list[str], tmp_path: Path) -> None:

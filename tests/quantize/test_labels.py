@@ -22,6 +22,7 @@ def judged(name: str, way: str, folder: Path) -> Scored:
 @pytest.mark.cc
 @pytest.mark.shared
 @pytest.mark.parametrize("way", ["fast", pytest.param("best", marks=pytest.mark.slow)])
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("name", ["mnist", "mnist8"])
 def test_mnist(name: str, way: str, tmp_path: Path) -> None:
     row = judged(name, way, tmp_path)

@@ -71,6 +71,7 @@ def _has_parts_only(header: str) -> bool:
     )
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=pytest.mark.arm if "cortex" in n else pytest.mark.cc) for n in COMPILERS]

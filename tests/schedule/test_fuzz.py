@@ -43,6 +43,7 @@ def test_sanitizers_see_an_overflow(name: str) -> None:
     assert wrong.returncode != 0
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", on())
 def test_random_schedules_of_random_layers_compute_what_the_ops_mean(name: str) -> None:
     found = list(verdicts(name, 0, SAMPLE, seed_of(name, 7)))

@@ -52,6 +52,7 @@ def _with_inputs(sample: Sample) -> tuple[Graph, dict[str, Array]]:
     return graph, data
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", on())
 def test_samples_agree_with_the_law(name: str) -> None:
     pairs = [(graph, x) for graph, x in map(_with_inputs, _samples()) if _is_taken(graph, core_of(name))]
@@ -61,6 +62,7 @@ def test_samples_agree_with_the_law(name: str) -> None:
         assert_agree(got, interp(graph, given), of=graph)
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", on())
 def test_extreme_inputs_agree_with_the_law(name: str) -> None:
     """Each sample has one kind of extreme inputs, in turn; norms, whose sums are the hardest, have all."""
