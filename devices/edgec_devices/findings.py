@@ -21,13 +21,14 @@ EDGETPU_STATES = dict(
 # Google's 16.0 was built with TensorFlow 2.5; interpreters from 2.12 on pass it other structures and crash
 # (google-coral/edgetpu#812). Maintained rebuilds have their TensorFlow in the version: 16.0tf2.19.1-1.
 LAST_PARTNER = (2, 11)
-REBUILT = re.compile(r"tf\d+\.\d+", re.I)
+REBUILT = re.compile(r"tf(\d+)\.(\d+)", re.I)
 RELEASES = "github.com/feranick/libedgetpu/releases"
 PARTNERS = f"rebuilds for newer ones: {RELEASES}"
 # No Debian and no Raspberry Pi OS has libedgetpu, the PCIe driver or edgetpu_compiler (docs/troubleshooting.md).
 LIBEDGETPU_DEB = "sudo apt-get install ./libedgetpu1-std_*.deb"
 GASKET_RELEASES = "github.com/feranick/gasket-driver/releases"
 GASKET_DEB = "sudo apt-get install ./gasket-dkms_*.deb"
+PI5_INTERRUPTS = "echo dtoverlay=pciex1-compat-pi5,no-mip | sudo tee -a /boot/firmware/config.txt && sudo reboot"
 UDEV_RULES = "/etc/udev/rules.d/60-edgetpu.rules"
 ADD_UDEV_RULES = (
     'printf \'SUBSYSTEM=="usb", ATTRS{idVendor}=="%s", GROUP="plugdev"\\n\' 1a6e 18d1 '
@@ -218,9 +219,10 @@ def _pair(f: Facts) -> Iterator[Finding]:
 
 
 def known_to_crash(trial: Facts, library: Facts) -> bool:
-    """By version: an interpreter that is newer than what Google built libedgetpu for."""
+    """By version: an interpreter that is newer than what Google built libedgetpu for, or whoever rebuilt it."""
     version = library.get("version") or ""
-    if not version or REBUILT.search(version):
+    rebuilt = REBUILT.search(version)
+    if not version or (rebuilt and (int(rebuilt[1]), int(rebuilt[2])) > LAST_PARTNER):
         return False
     found = tuple(int(n) for n in re.findall(r"\d+", trial["version"] or "")[:2])
     litert = trial["module"] == MODULES["litert"]  # its numbers started again at 1, after TensorFlow 2.17
@@ -263,7 +265,9 @@ def _without_driver(f: Facts) -> Finding:
     slots = ", ".join(re.findall(r"^PCI_SLOT_NAME=(.+)$", "\n".join(f["pci"]), re.M))
     if any("DRIVER=apex\n" in uevent for uevent in f["pci"]):
         seen = f"on PCIe at {slots} with the driver apex, which made no /dev/apex_0: its interrupts may be missing"
-        return Finding("Coral Edge TPU", "bad", seen, "sudo dmesg | grep -iE 'apex|gasket'")
+        # a Raspberry Pi 5 gives a card message-signalled interrupts only with this overlay
+        fix = "sudo dmesg | grep -iE 'apex|gasket'" if "Raspberry Pi 5" not in f["board"] else PI5_INTERRUPTS
+        return Finding("Coral Edge TPU", "bad", seen, fix)
     seen = (
         f"on PCIe at {slots} ({PCI_ID}), but no /dev/apex_0: kernel {f['kernel']} has no driver for it (gasket and "
         f"apex, as a DKMS package that builds on current kernels: {GASKET_RELEASES})"

@@ -47,6 +47,6 @@ def _failure(said: str, device: str, names: Sequence[str]) -> InputError | ToolE
     if "No module named pip" in said:
         return ToolError("pip is not installed beside edgec", hint=f"{sys.executable} -m ensurepip")
     if "No matching distribution" in said:
-        hint = "give the .whl of another version, or run on the device with --tpu c, which needs no interpreter"
+        hint = "give the .whl of another version; without an interpreter the Edge TPU's part runs on the CPU"
         return InputError(f"the package index has no {', '.join(names)} for {device}: {what}", hint=hint)
     return ToolError(f"pip cannot download {', '.join(names)}: {what}", hint="see that this machine has a network")

@@ -116,6 +116,48 @@ def test_verbs_of_edgec_that_messages_name_are_there() -> None:
         assert verb in known, f"{where}: edgec {verb}"
 
 
+OF_OTHERS = {
+    "apt, dpkg, systemctl": {"--no-block", "--now", "--print-architecture"},
+    "pip": {"--break-system-packages", "--force-reinstall"},
+    "gpg, udevadm": {"--dearmor", "--reload-rules", "--yes"},
+    "rpicam-hello, v4l2-ctl": {"--list-cameras", "--list-devices"},
+    "python3 -m edgec_runtime": {"--launched", "--stream", "--tpu", "--warmup"},
+}
+"""Options of programs that are not `edgec`."""
+
+
+def _options(command: click.Command) -> set[str]:
+    parameters = command.get_params(click.Context(command))
+    return {name for p in parameters for name in (*p.opts, *p.secondary_opts)}
+
+
+def test_options_that_messages_name_are_there() -> None:
+    ours = {name for _, command in _commands(cli) for name in _options(command)}
+    known = ours.union({"--to"}, *OF_OTHERS.values())  # --to is another name of --on
+    named = [
+        (where, name)
+        for where, text in _texts()
+        if " " in text
+        for name in re.findall(r"(?<![\w-])--[a-z][a-z0-9-]+", text)
+    ]
+    assert len(named) > 200
+    for where, name in named:
+        assert name in known, f"{where}: nothing has the option {name}"
+
+
+def test_command_lines_that_messages_name_have_their_options() -> None:
+    """`edgec VERB` with all that follows it up to the end of the sentence."""
+    known = dict(_commands(cli))
+    count = 0
+    for where, text in _texts():
+        for line in re.findall(r"\bedgec ([a-z]+(?: [^ ;,.`)\0]+)+)", text):
+            verb, *words = line.split()
+            for name in (word.partition("=")[0] for word in words if verb in known and word.startswith("--")):
+                count += 1
+                assert name in _options(known[verb]), f"{where}: edgec {line}: {verb} has no {name}"
+    assert count > 15
+
+
 def _commands(group: click.Group) -> Iterator[tuple[str, click.Command]]:
     for name, command in group.commands.items():
         yield name, command
