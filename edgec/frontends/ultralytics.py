@@ -102,9 +102,11 @@ def exported(model: ModelProto) -> Export | None:
     extra = {"detect": 0, "segment": _planes(model), "pose": points[0] * points[1], "obb": 1}[kind]
     picked, candidates = shape[2] == 6 + extra, shape[1] == 4 + len(labels) + extra
     end_to_end = said.get("end2end") == "True"
-    suppresses = ast.literal_eval(said.get("args", "{}")).get("nms") is True
+    suppresses = "'nms': True" in said.get("args", "")
     if picked and candidates:
         candidates = not (end_to_end or suppresses)
+    # an RT-DETR's row is a box and a score for each class: with two classes it is as long as one that was picked
+    picked = picked and (len(labels) != 2 or end_to_end or suppresses)
     if candidates and not end_to_end:
         return Export(kind, labels, extra, points=points)
     return Export(kind, labels, extra, shape[1], suppresses and not end_to_end, points) if picked else None

@@ -92,10 +92,11 @@ def test_what_ultralytics_exports(tmp_path: Path) -> None:
     assert found.labels == ("cat", "dog")
     found = stated_task(_ultralytics(tmp_path, "classify", "{0: 'cat', 1: 'dog'}", [1, 2]))
     assert isinstance(found.task, Classification)
-    found = stated_task(_ultralytics(tmp_path, "detect", "{0: 'cat', 1: 'dog'}", [1, 300, 6]))
+    found = stated_task(_ultralytics(tmp_path, "detect", "{0: 'cat'}", [1, 300, 6]))
     assert isinstance(found.task, Detection)
     assert found.task.class_column == 5
     for task, names, shape in (
+        ("detect", "{0: 'cat', 1: 'dog'}", [1, 300, 6]),  # a row of an RT-DETR, perhaps
         ("segment", "{0: 'cat'}", [1, 37, 84]),
         ("detect", "__import__('os')", [1, 6, 84]),
         ("detect", "{1: 'cat'}", [1, 5, 84]),

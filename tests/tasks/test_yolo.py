@@ -12,9 +12,11 @@ from edgec_runtime import Bundle, Session
 from edgec_runtime.camera import CameraFrame
 from edgec_runtime.tasks.classification import Classes
 from edgec_runtime.tasks.instances import Box, Boxes
+from onnx import TensorProto, helper
 
 import edgec
 from edgec.errors import EdgecError
+from edgec.frontends.ultralytics import exported
 from edgec.ir import Array
 from tests.cli.verbs import edgec as verb
 from tests.conftest import ROOT
@@ -209,6 +211,22 @@ def test_a_task_that_a_person_gives_keeps_the_head(tmp_path: Path) -> None:
     model = yolo(tmp_path / "y.onnx", "detect", True)
     with pytest.raises(EdgecError, match="output output0"):
         edgec.compile(model, output=tmp_path / "y.edgec", task="yolo26", calibrate=PHOTOS, quantize="fast")
+
+
+@pytest.mark.parametrize("said", [{"args": "{'batch': 1, 'nms': True}", "end2end": "False"}, {"end2end": "True"}])
+def test_two_classes_are_no_doubt_where_the_file_says_that_it_picks(said: dict[str, str]) -> None:
+    """An RT-DETR of two classes has rows of six numbers, too."""
+    told = {"author": "Ultralytics", "task": "detect", "names": "{0: 'a', 1: 'b'}"}
+    boxes = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 300, 6])
+    found = []
+    for more in ({}, said):
+        model = helper.make_model(helper.make_graph([], "g", [], [boxes]))
+        for key, value in {**told, **more}.items():
+            model.metadata_props.add(key=key, value=value)
+        found.append(exported(model))
+    assert found[0] is None
+    assert found[1] is not None
+    assert (found[1].picked, found[1].suppresses) == (300, "args" in said)
 
 
 def test_classification(tmp_path: Path) -> None:
