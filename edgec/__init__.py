@@ -101,16 +101,18 @@ def compile(
     Args:
         model: a .onnx, .tflite or .pt2 file; or a torch.nn.Module, with `example_inputs` of the shapes that it gets.
         target: "host", "pi4", "pi4+coral", …. output: the bundle. progress: called with each step's name.
-        calibrate: photos or an .npz, for int8. quantize: how: "best" (default), "fast" or a .toml. validate: others to
-        verify with. allow_float: a float model without `calibrate` may miss the target's Edge TPU.
-        prune, float_ops, max_drop, min_sqnr, max_ms, min_tpu_share, max_slowdown: see docs/quantization.md. preprocess:
-        of photos (docs/preprocessing.md). input_shapes: of dynamic inputs. fix, state: docs/state.md.
-        task, anchors, keep_head: what outputs mean, "detection", "yolox", … or a file, and boxes (docs/tasks.md).
-        min_cosine: how like the float model int8 must be. disable: passes or rewrites to leave out. edgetpu: what it
-        gets of what it can run: "auto" (what is faster) or "all"; optimistic: and of what it may have.
-        labels: a text file. threads: of its C, 1 to 4. also: "armv7", "host". cc: a compiler of this machine. tuned: by
-        `tune`, or "none". dump: "after=PASS" writes the graph beside the bundle. workers, executor: who tries ways of
-        `quantize`. edgetpu_compiler: a path, "ssh://host", "folder:DIR", "none".
+        calibrate: a folder of photos or an .npz; quantizes to int8. quantize: how: "best" (default), "fast" or a .toml.
+        prune, float_ops, max_drop, min_sqnr, max_ms, min_tpu_share, max_slowdown: see docs/quantization.md.
+        validate: others to verify with. allow_float: a float model without `calibrate` may miss the target's Edge TPU.
+        preprocess: of photos (docs/preprocessing.md). input_shapes: freezes dynamic inputs, by name.
+        task, anchors: what outputs mean, "detection", "yolox", … or a file (docs/tasks.md); a file of boxes' anchors.
+        keep_head: a detector keeps the head that picks its boxes, also where int8 cannot hold it (docs/tasks.md).
+        fix, state: inputs that are constants; that are what these outputs were at the last call (docs/state.md).
+        min_cosine: how like the float model int8 must be. disable: passes or rewrites to leave out.
+        edgetpu: what it gets of what it can run: "auto" (what is faster) or "all"; optimistic: and of what it may have.
+        labels: a text file, one a line. threads: of its C, 1 to 4. also: code for "armv7" or "host" too. cc: a compiler
+        of this machine. tuned: what `tune` found, or "none". dump: "after=PASS" writes the graph beside the bundle.
+        workers, executor: who tries ways of `quantize`. edgetpu_compiler: a path, "ssh://host", "folder:DIR", "none".
     """
     from edgec.drive.compile import compile_model
 

@@ -64,10 +64,10 @@ def flash(
 
     health: what latencies of the new program must keep on the device before it gets a slot, for example "p95<=40ms";
     otherwise both slots stay as they are.  report: called as bytes arrive.  service: systemd runs the active slot from
-    then on; a device that has none is left as it is.  wheels: the runtime goes there too, and these (names: of
-    projects of the package index).  timeout: seconds
-    for which nothing may move on the way.  downgrade: a signed bundle may be older than what a device had.  Raises
-    BundleError or InputError for what is wrong before any device is touched; what a device refuses is in its outcome.
+    then on; a device that has none is left as it is.  wheels: the runtime goes there too, and these; a name is
+    that of a project of the package index.  timeout: seconds for which nothing may move on the way.  downgrade: a
+    signed bundle may be older than what a device had.  Raises BundleError or InputError for what is wrong before any
+    device is touched; what a device refuses is in its outcome.
     """
     recipe, budget = Recipe.of(bundle, app), HEALTH.parse(health) if health is not None else None
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from edgec_runtime import InputError, ToolError
 
 from edgec_devices.temporary import temporary_folder
-from edgec_devices.wheel import ARCHITECTURES, Wheel
+from edgec_devices.wheel import Wheel, architecture, minor_version
 
 DOWNLOAD_SECONDS = 900.0
 # Of the GNU C library, 2.x: up to that of Debian 10.  pip takes no older tag for a newer one when --platform is given.
@@ -24,7 +24,7 @@ def download(names: Sequence[str], target: str, python: str) -> list[Wheel]:
     """
     if not names:
         return []
-    minor, arch = ".".join(python.split(".")[:2]), ARCHITECTURES.get(target, target)
+    minor, arch = minor_version(python), architecture(target)
     tags = [f"manylinux_2_{n}_{arch}" for n in range(_NEWEST_GLIBC, _OLDEST_GLIBC - 1, -1)]
     platforms = [word for tag in (*tags, f"manylinux2014_{arch}") for word in ("--platform", tag)]
     with temporary_folder("wheels") as folder:
@@ -44,9 +44,11 @@ def download(names: Sequence[str], target: str, python: str) -> list[Wheel]:
 def _failure(said: str, device: str, names: Sequence[str]) -> InputError | ToolError:
     errors = [line.removeprefix("ERROR: ") for line in said.strip().splitlines() if line.startswith("ERROR: ")]
     what = (errors or said.strip().splitlines() or ["no message"])[0][:300]
-    if "No module named pip" in said:
+    if "connection" in said.lower():  # pip then finds "no matching distribution", too
+        what = "no connection to the package index"
+    elif "No module named pip" in said:
         return ToolError("pip is not installed beside edgec", hint=f"{sys.executable} -m ensurepip")
-    if "No matching distribution" in said:
+    elif "No matching distribution" in said:
         hint = "give the .whl of another version; without an interpreter the Edge TPU's part runs on the CPU"
         return InputError(f"the package index has no {', '.join(names)} for {device}: {what}", hint=hint)
     return ToolError(f"pip cannot download {', '.join(names)}: {what}", hint="see that this machine has a network")

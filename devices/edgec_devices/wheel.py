@@ -19,7 +19,7 @@ from edgec_runtime.device_end.trust import MAX_SIGNATURE_BYTES
 from edgec_runtime.device_end.wheels import MAX_UNPACKED_BYTES
 from edgec_runtime.given import given
 
-ARCHITECTURES = {"linux-aarch64": "aarch64", "linux-armv7": "armv7l", "linux-x86_64": "x86_64"}
+_ARCHITECTURES = {"linux-aarch64": "aarch64", "linux-armv7": "armv7l", "linux-x86_64": "x86_64"}
 _NAME = re.compile(r"([A-Za-z0-9_.]+)-([^-]+)(?:-\d[^-]*)?-([^-]+)-([^-]+)-([^-]+)\.whl")
 _PROJECT = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?(?:==[A-Za-z0-9.+!]+)?")
 """A project of the index (PEP 508), and perhaps the version that is wanted."""
@@ -64,8 +64,7 @@ class Wheel:
         """Raises InputError if a device of this kind cannot use it, with the command that gets one it can."""
         found = _NAME.fullmatch(self.name)
         assert found is not None
-        minor = ".".join(python.split(".")[:2])
-        arch = ARCHITECTURES.get(target, target)
+        minor, arch = minor_version(python), architecture(target)
         wanted = f"cp{minor.replace('.', '')}"
         good_python = any(
             t in (wanted, "py3") or (t.startswith("cp3") and "abi3" in found[4]) for t in found[3].split(".")
@@ -76,6 +75,16 @@ class Wheel:
                 f"{self.name} is not for this device, which is {arch} with Python {minor}",
                 hint=f"--wheel {found[1].replace('_', '-')} downloads the one that is",
             )
+
+
+def minor_version(python: str) -> str:
+    """Of a Python: "3.13" of "3.13.5"."""
+    return ".".join(python.split(".")[:2])
+
+
+def architecture(target: str) -> str:
+    """As wheels are named for it: "aarch64" of "linux-aarch64"."""
+    return _ARCHITECTURES.get(target, target)
 
 
 def signature_path(path: Path) -> Path:

@@ -142,7 +142,7 @@ def _lowering_options(default_recipe: str) -> Callable[[_F], _F]:
         option(
             "--keep-head",
             is_flag=True,
-            help="of a network that picks its boxes itself, even where int8 or the Edge TPU cannot have it",
+            help="a detector keeps the head that picks its boxes, also where int8 cannot hold it",
         ),
     ]
 

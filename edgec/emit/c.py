@@ -11,10 +11,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 from typing import Literal
 
-import edgec_runtime
 import numpy as np
 
 from edgec.emit.entries import entries
@@ -29,12 +27,10 @@ from edgec.schedule.complete import complete
 from edgec.schedule.cores import PLAIN, Core
 from edgec.schedule.fuse import Step
 from edgec.schedule.liveness import STACK_BYTES, Lifetime, aligned, lifetimes, tensors
+from edgec.schedule.simd import CSRC as CSRC
 from edgec.schedule.steps import DEFAULT, chosen, schedule
 from edgec.schedule.variant import Choose, Rules
 from edgec.schedule.views import Places
-
-CSRC = Path(edgec_runtime.__file__).parent / "csrc"
-"""The kernels, which generated code includes."""
 
 SMALL_BYTES = 256
 TABLE_BYTES = 4096

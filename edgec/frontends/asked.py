@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import GraphProto, ModelProto
+from onnx import GraphProto
 
 from edgec.errors import InputError, UnsupportedError, did_you_mean
-from edgec.frontends.onnx_file import needed_nodes, static_shape
+from edgec.frontends.onnx_file import static_shape
 from edgec.ir import Array, Graph, State, Value
 from edgec.ops.cast import ONNX_TYPES
 
@@ -56,16 +56,12 @@ def fix_onnx(graph: GraphProto, shapes: Mapping[str, tuple[int, ...]], fixed: Ma
         graph.initializer.append(onnx.numpy_helper.from_array(_filled(name, shape, dtype, given), name))
 
 
-def ended(model: ModelProto, outputs: Sequence[str]) -> ModelProto:
-    """The part of a model from which these tensors are computed, which become its outputs."""
-    known = onnx.shape_inference.infer_shapes(model)
-    types = {v.name: v for v in (*known.graph.value_info, *known.graph.output)}
-    del model.graph.output[:]
-    model.graph.output.extend(types[name] for name in outputs)
-    needed = [node for _, node in needed_nodes(model.graph.node, outputs)]
-    del model.graph.node[:]
-    model.graph.node.extend(needed)
-    return model
+def end_at(graph: GraphProto, outputs: Sequence[str]) -> None:
+    """Let these tensors be the outputs; nodes that only others need are not read."""
+    own = {o.name: o for o in graph.output}
+    infos = [own.get(name, onnx.ValueInfoProto(name=name)) for name in outputs]
+    del graph.output[:]
+    graph.output.extend(infos)
 
 
 def check_fixed(fixed: Mapping[str, Sequence[float]], inputs: Sequence[str]) -> None:

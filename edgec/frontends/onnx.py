@@ -20,7 +20,7 @@ from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProt
 
 import edgec.ops  # noqa: F401 (registers all operations)
 from edgec.errors import EdgecError, InputError, UnsupportedError
-from edgec.frontends.asked import ended, fix_onnx
+from edgec.frontends.asked import end_at, fix_onnx
 from edgec.frontends.onnx_file import (
     DOMAINS,
     check,
@@ -74,7 +74,7 @@ def read_onnx(
     model = load_pt2(path) if path.suffix.lower() == PT2 else load(path)
     fix_onnx(model.graph, input_shapes, fixed)
     if outputs:
-        model = ended(model, outputs)
+        end_at(model.graph, outputs)
     return graph_of(model, path, input_shapes)
 
 

@@ -59,24 +59,25 @@ class Export:
         """The keys of a task's file, without preprocessing and labels."""
         if self.kind == "classify":
             return {"task": "classification"}
-        return self._keys("yolo26" if self.picked else "yolov8", 6 if self.picked else 4 + len(self.labels))
+        return self._keys("yolo26" if self.picked else "yolov8")
 
     def task_of_candidates(self, head: Head) -> dict[str, Any]:
         """The same where the model ends at `head`."""
-        keys = self._keys("yolov8", 4 + len(self.labels)) | {"transposed": head.transposed}
+        keys = self._keys("yolov8") | {"transposed": head.transposed}
         if self.suppresses:
             return keys
         # a head that finds each object once: no suppression, and corners but where boxes are turned
         order = "xywh" if self.kind == "obb" else "xyxy"
         return keys | {"order": order, "suppression": "none", "several": True, "limit": min(self.picked, 4096)}
 
-    def _keys(self, family: str, extra_column: int) -> dict[str, Any]:
+    def _keys(self, family: str) -> dict[str, Any]:
+        """Of a family, with the numbers of this network: what is extra is last in a row of either form."""
         keys = dict(FORMATS[family + _SUFFIXES[self.kind]])
         if self.kind == "segment":
-            keys["mask_column"] = extra_column
+            keys["mask_column"] = -self.extra
         if self.kind == "pose":
             number, each = self.points
-            keys |= {"point_column": extra_column, "points": number, "point_numbers": each}
+            keys |= {"point_column": -self.extra, "points": number, "point_numbers": each}
             if number != len(keys["point_names"]):
                 keys |= {"point_names": [], "lines": []}
         return {k: v for k, v in keys.items() if k not in ("preprocess", "labels")}
@@ -100,16 +101,17 @@ def exported(model: ModelProto) -> Export | None:
         number, each = ast.literal_eval(said["kpt_shape"])
         points = int(number), int(each)
     extra = {"detect": 0, "segment": _planes(model), "pose": points[0] * points[1], "obb": 1}[kind]
-    picked, candidates = shape[2] == 6 + extra, shape[1] == 4 + len(labels) + extra
+    # one of the two, where the file says so; else it is one that is older than its end-to-end networks, or a YOLOv10
     end_to_end = said.get("end2end") == "True"
-    suppresses = "'nms': True" in said.get("args", "")
-    if picked and candidates:
-        candidates = not (end_to_end or suppresses)
-    # an RT-DETR's row is a box and a score for each class: with two classes it is as long as one that was picked
-    picked = picked and (len(labels) != 2 or end_to_end or suppresses)
-    if candidates and not end_to_end:
+    suppresses = "'nms': True" in said.get("args", "") and not end_to_end
+    if end_to_end or suppresses:
+        return Export(kind, labels, extra, shape[1], suppresses, points) if shape[2] == 6 + extra else None
+    if shape[1] == 4 + len(labels) + extra:
         return Export(kind, labels, extra, points=points)
-    return Export(kind, labels, extra, shape[1], suppresses and not end_to_end, points) if picked else None
+    # an RT-DETR's row is a box and a score for each class: with two classes it is as long as one that was picked
+    if shape[2] == 6 + extra and len(labels) != 2:
+        return Export(kind, labels, extra, shape[1], points=points)
+    return None
 
 
 def head_of(model: ModelProto, found: Export) -> Head | None:
@@ -121,20 +123,18 @@ def head_of(model: ModelProto, found: Export) -> Head | None:
         return None
     columns = 4 + len(found.labels) + found.extra
     graph = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
-    shapes = {v.name: _shape(v) for v in graph.value_info}
     made = {name: node for node in graph.node for name in node.output}
-    constant = {t.name for t in graph.initializer} | {""}
-    inputs = {i.name for i in graph.input} - constant
+    inputs = {i.name for i in graph.input} - {t.name for t in graph.initializer}
     output, *others = (o.name for o in graph.output)
-    for name in (name for node in graph.node for name in node.output):
-        shape = shapes.get(name, ())
-        if len(shape) != 3 or shape[0] != 1 or (shape[1] == columns) == (shape[2] == columns):
+    in_order = {name: number for number, name in enumerate(made)}
+    for value in sorted(graph.value_info, key=lambda v: in_order.get(v.name, 0)):
+        batch, *shape = _shape(value) or (0,)
+        if batch != 1 or len(shape) != 2 or shape.count(columns) != 1:
             continue
-        nodes = _between(name, output, made)
-        if any(i in inputs for node in nodes for i in node.input) or not any(n.op_type in _PICKERS for n in nodes):
-            continue
-        if any(name in node.input for node in nodes):
-            return Head(name, (name, *others), shape[1] == columns)
+        nodes = _between(value.name, output, made)
+        read = {name for node in nodes for name in node.input}
+        if value.name in read and not read & inputs and any(n.op_type in _PICKERS for n in nodes):
+            return Head(value.name, (value.name, *others), shape[0] == columns)
     return None
 
 

@@ -18,14 +18,15 @@ ISAS = (frozenset({"neon"}), frozenset({"avx2"}))
 WHOLE = (0, 1)
 """part and parts of a call that computes all of its result."""
 
-_SOURCES = Path(edgec_runtime.__file__).parent / "csrc"
+CSRC = Path(edgec_runtime.__file__).parent / "csrc"
+"""The C that generated code includes."""
 
 Rewrite = Callable[[KernelCall], KernelCall | None]
 
 
 def defined(header: str, pattern: str) -> tuple[str, ...]:
     """The names that lines of a header of csrc begin to define: what the only group of `pattern` matches there."""
-    return tuple(re.findall(f"^{pattern}", (_SOURCES / header).read_text(encoding="utf-8"), re.MULTILINE))
+    return tuple(re.findall(f"^{pattern}", (CSRC / header).read_text(encoding="utf-8"), re.MULTILINE))
 
 
 def simd(of: str, name: str, rewrite: Rewrite, slower_on: Collection[str] = (), fuses: bool = False) -> list[Variant]:

@@ -24,7 +24,7 @@ from edgec_devices.remote import Remote
 from edgec_devices.signing import new_key
 from edgec_devices.stream import stream_for
 from edgec_devices.wheel import Wheel, wheels_or_names
-from edgec_runtime import Bundle, DeviceError, EdgecError, InputError, write_bundle
+from edgec_runtime import Bundle, DeviceError, EdgecError, InputError, ToolError, write_bundle
 from edgec_runtime.device_end.bundles import machine_target
 
 from tests.conftest import ROOT
@@ -206,6 +206,15 @@ def test_a_device_for_which_there_is_no_wheel_is_named(index: Path) -> None:
     indexed(index, "extra-1.0", "cp311-cp311-manylinux_2_27_aarch64")
     with pytest.raises(InputError, match=r"no extra for armv7l with Python 3\.11"):
         download(["extra"], "linux-armv7", "3.11.2")
+
+
+def test_an_index_that_cannot_be_reached_is_no_lack_of_a_wheel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/")
+    monkeypatch.setenv("PIP_RETRIES", "1")
+    with pytest.raises(ToolError, match="pip cannot download extra: no connection") as e:
+        download(["extra"], "linux-aarch64", "3.13.5")
+    assert "network" in str(e.value.hint)
 
 
 def test_what_wheel_takes(tmp_path: Path) -> None:

@@ -154,4 +154,6 @@ def test_no_file_and_no_function_outgrows_a_head() -> None:
         assert text.count("\n") <= 500, f"{path} has {text.count(chr(10))} lines"
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.FunctionDef) and node.end_lineno is not None:
-                assert node.end_lineno - node.lineno < 60, f"{path}:{node.lineno} {node.name} is longer than a screen"
+                told = (ast.get_docstring(node, clean=False) or "").count("\n")  # what helps to understand is no length
+                lines = node.end_lineno - node.lineno - told
+                assert lines < 60, f"{path}:{node.lineno} {node.name} is longer than a screen"

@@ -58,7 +58,7 @@ def test_a_bundle_and_litert_on_each_release(
 
     machine.run("rm -rf ~/.edgec")
     flashed = edgec("flash", bundle, *on, "--with-runtime", "--wheel", "ai-edge-litert", cwd=tmp_path)
-    if "pip cannot download" in flashed.err:
+    if "connection" in flashed.err.lower():
         pytest.skip(f"no package index: {flashed.err}")
     assert flashed.code == 0, flashed
     said = machine.run(f"python3 -B - ~/.edgec/relu/site/*/ <<'END'\n{IMPORTS}\nEND", 120)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import getpass
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from edgec_runtime import ToolError
@@ -43,7 +43,7 @@ _HINT = (
 )
 _KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg"
 # Where /etc/apt names no mirror of Debian, as on Ubuntu
-_MIRRORS = {"http://deb.debian.org/debian/": "", "http://deb.debian.org/debian-security/": "-security"}
+_MIRRORS = (("http://deb.debian.org/debian/", ""), ("http://deb.debian.org/debian-security/", "-security"))
 
 
 def fetch(folder: Path, release: str, cameras: bool = False) -> tuple[Path, list[Path]]:
@@ -65,22 +65,21 @@ def fetch_python(folder: Path, release: str) -> list[Path]:
     `folder`.  Raises ToolError."""
     options = _private(folder, release, run("dpkg", "--print-architecture", hint=_HINT).stdout.strip())
     run("apt-get", *options, "update", hint=_HINT)
-    listed = run("apt-cache", *options, "depends", "--important", "python3-minimal", hint=_HINT).stdout
-    python = re.findall(r"Depends: (python3\.\d+-minimal)", listed)
-    run("apt-get", *options, "download", *python, "libc6", "libexpat1", "zlib1g", cwd=folder, hint=_HINT)
+    python = _dependency(options, "python3-minimal", r"python3\.\d+-minimal")
+    run("apt-get", *options, "download", python, "libc6", "libexpat1", "zlib1g", cwd=folder, hint=_HINT)
     return sorted(folder.glob("*.deb"))
 
 
-def _mirrors() -> dict[str, str]:
-    """Debian's mirrors of /etc/apt, and what each appends to a release's name: "" or "-security"."""
+def _mirrors() -> Collection[tuple[str, str]]:
+    """Debian's mirrors of /etc/apt, each with what follows a release's name there: "" or "-security"."""
     wanted = "$(REPO_URI) $(RELEASE) $(COMPONENT)"
     listed = run("apt-get", "indextargets", "--no-release-info", "--format", wanted, "Created-By: Packages", hint=_HINT)
-    found = {}
+    found = set()
     for line in listed.stdout.splitlines():
         mirror, suite, component = line.split()
         name, dash, rest = suite.partition("-")
         if component == "main" and rest in ("", "security") and name in _SUITES:
-            found[mirror] = dash + rest
+            found.add((mirror, dash + rest))
     return found or _MIRRORS
 
 
@@ -90,7 +89,7 @@ def _private(folder: Path, release: str, architecture: str) -> list[str]:
         (folder / name).mkdir(parents=True)
     (folder / "state" / "status").touch()
     sources = folder / "sources.list"
-    lines = [f"deb [signed-by={_KEYS}] {mirror} {release}{suffix} main\n" for mirror, suffix in _mirrors().items()]
+    lines = [f"deb [signed-by={_KEYS}] {mirror} {release}{suffix} main\n" for mirror, suffix in sorted(_mirrors())]
     sources.write_text("".join(lines))
     settings = {
         "Dir::Etc::sourcelist": sources,
@@ -112,11 +111,17 @@ def _private(folder: Path, release: str, architecture: str) -> list[str]:
 
 
 def _kernel(folder: Path, options: Sequence[str], kernel: str) -> Path:
-    said = run("apt-cache", *options, "depends", "--important", kernel, hint=_HINT)
-    names = [line.split()[1] for line in said.stdout.splitlines() if line.strip().startswith("Depends: linux-image-")]
-    if not names:
-        raise ToolError(f"apt knows no kernel for {kernel}", hint=_HINT)
+    newest = _dependency(options, kernel, r"linux-image-\S+")
     archives = folder / "kernel"
     archives.mkdir()
-    run("apt-get", *options, "download", names[0], cwd=archives, hint=_HINT)
+    run("apt-get", *options, "download", newest, cwd=archives, hint=_HINT)
     return next(archives.glob("*.deb"))
+
+
+def _dependency(options: Sequence[str], package: str, pattern: str) -> str:
+    """What a package that stands for the newest of its kind depends on.  Raises ToolError where that is nothing."""
+    listed = run("apt-cache", *options, "depends", "--important", package, hint=_HINT).stdout
+    found = re.search(rf"Depends: ({pattern})", listed)
+    if found is None:
+        raise ToolError(f"apt knows no package that {package} stands for", hint=_HINT)
+    return found[1]

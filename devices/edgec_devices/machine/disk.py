@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -35,6 +36,15 @@ def write(image: Path, files: Mapping[str, tuple[Path, int, int]]) -> None:
     for name, (source, mode, user) in files.items():
         lines += [f'write "{source}" "{name}"', *_inode(name, 0o100000 | mode, user, user)]
     _change(image, lines)
+
+
+def release(image: Path) -> str:
+    """The name of the Debian release that is in an image, as its os-release has it.  Raises ToolError."""
+    read = run("debugfs", "-R", "cat /usr/lib/os-release", image, hint=_HINT).stdout
+    found = re.search(r"^VERSION_CODENAME=(\S+)$", read, re.MULTILINE)
+    if found is None:
+        raise ToolError("the disk has no Debian on it", at=str(image), hint="start with a new one: --fresh")
+    return found[1]
 
 
 def copy(image: Path, to: Path) -> None:

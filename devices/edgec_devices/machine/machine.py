@@ -31,8 +31,6 @@ BOOT_S = 240.0
 PASSWORD = accounts.PASSWORD
 USER = accounts.USER
 _DISK, _STATE, _SERIAL = "disk.ext4", "state.json", "serial"
-_RELEASE = "release"
-"""A file beside the disk that says what Debian is on it."""
 
 Progress = Callable[[str], None]
 
@@ -150,7 +148,7 @@ class Machine:
             release = self._release(fresh)
             made = image(release, progress, self.settings.cameras)
             if fresh or not (self.folder / _DISK).exists():
-                self._make_disk(made.disk, release)
+                self._make_disk(made.disk)
             before = self.state
             self.cut()  # what is left of the last time: line.py
             began = time.monotonic()
@@ -216,23 +214,22 @@ class Machine:
         if asked not in (None, *RELEASES):
             hint = f"use {' or '.join(RELEASES)}"
             raise InputError(f'"{asked}" is no release of Debian that can be booted', hint=hint)
-        kept = self.folder / _RELEASE
-        there = kept.read_text().strip() if kept.exists() else None
-        if fresh or there is None or not (self.folder / _DISK).exists():
+        there = self.folder / _DISK
+        if fresh or not there.exists():
             return asked or RELEASES[0]
-        if asked and asked != there:
+        found = disk.release(there)
+        if asked and asked != found:
             hint = f"--fresh makes a new disk; --name {asked} keeps this one"
-            raise InputError(f"the disk of {self.alias} has Debian {there}, not {asked}", at=str(kept), hint=hint)
-        return there
+            raise InputError(f"the disk of {self.alias} has Debian {found}, not {asked}", at=str(there), hint=hint)
+        return found
 
-    def _make_disk(self, source: Path, release: str) -> None:
+    def _make_disk(self, source: Path) -> None:
         """A disk of its own, with its keys and the name of the board."""
         keys.make_keys(self.folder)
         aside, model = self.folder / "disk.new", self.folder / "board-model"
         model.write_bytes(self._model.encode() + b"\0")
         disk.copy(source, aside)
         disk.write(aside, {**keys.guest_files(self.folder, accounts.UID), "/etc/board-model": (model, 0o644, 0)})
-        (self.folder / _RELEASE).write_text(f"{release}\n")
         aside.replace(self.folder / _DISK)
 
     def _switch_on(self, made: Image, port: int | None) -> None:

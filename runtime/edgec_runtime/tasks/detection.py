@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import ClassVar, List, Mapping, Optional, Tuple
+from typing import Any, ClassVar, Dict, List, Mapping, Optional, Tuple
 
 import numpy as np
 
@@ -92,36 +92,25 @@ class Detection:
     def _bind_columns(self, outputs: Mapping[str, TensorInfo]) -> Detection:
         """With columns that count from the first one, and the output of masks."""
         of_boxes, of_scores = (self.table(outputs[str(n)].shape)[1] for n in (self.boxes, self.scores))
-
-        def counted(column: int, columns: int) -> int:
-            return column + columns if column < 0 else column
-
-        def perhaps(column: Optional[int], columns: int) -> Optional[int]:
-            return None if column is None else counted(column, columns)
-
-        task = replace(
-            self,
-            box_column=counted(self.box_column, of_boxes),
-            point_column=counted(self.point_column, of_boxes),
-            angle_column=perhaps(self.angle_column, of_boxes),
-            mask_column=perhaps(self.mask_column, of_boxes),
-            score_column=counted(self.score_column, of_scores),
-            class_column=perhaps(self.class_column, of_scores),
-            objectness=perhaps(self.objectness, of_scores),
-        )
-        ends = {
-            "box_column": (task.box_column + 4, of_boxes),
-            "point_column": (task.point_column + task.point_numbers * task.points if task.points else 0, of_boxes),
-            "angle_column": (0 if task.angle_column is None else task.angle_column + 1, of_boxes),
-            "mask_column": (0 if task.mask_column is None else task.mask_column + 1, of_boxes),
-            "score_column": (task.score_column + 1, of_scores),
-            "class_column": (0 if task.class_column is None else task.class_column + 1, of_scores),
-            "objectness": (0 if task.objectness is None else task.objectness + 1, of_scores),
-        }
-        for name, (end, columns) in ends.items():
-            column = getattr(task, name)
-            if end > columns or (column is not None and column < 0):
-                raise InputError(f"{name} is {getattr(self, name)}, and there are {columns} columns", at=name)
+        counted: Dict[str, Any] = {}
+        for name, columns, numbers in (
+            ("box_column", of_boxes, 4),
+            ("point_column", of_boxes, self.point_numbers * self.points),
+            ("angle_column", of_boxes, 1),
+            ("mask_column", of_boxes, 1),
+            ("score_column", of_scores, 1),
+            ("class_column", of_scores, 1),
+            ("objectness", of_scores, 1),
+        ):
+            given = getattr(self, name)
+            if given is None or numbers == 0:
+                continue
+            counted[name] = given + columns if given < 0 else given
+            if not 0 <= counted[name] <= columns - numbers:
+                raise InputError(f"{name} is {given}, and there are {columns} columns", at=name)
+        task = replace(self, **counted)
+        if task.several and task.class_column is not None:
+            raise InputError("a row that says its class is of one alone", at="several", hint="leave it out")
         if task.score_columns(of_scores) < (2 if task.background else 1):
             raise InputError("no column is left for scores", "score_column", "see docs/tasks.md")
         if any(len(pair) != 2 for pair in task.lines):
